@@ -85,7 +85,7 @@ DiscoveredRules discover(const std::string& ops, int max_ops, const std::string&
 }
 
 void bind_reports(nb::module_& m) {
-    nb::class_<SearchedRule>(m, "SearchedRule", "A rule that a candidate takes: where, and what it gains by the costs.")
+    nb::class_<SearchedRule>(m, "SearchedRule", "A rule that a candidate uses: where, and its estimated gain.")
         .def_ro("rule", &SearchedRule::rule)
         .def_ro("why", &SearchedRule::why)
         .def_ro("where", &SearchedRule::where)
@@ -94,7 +94,7 @@ void bind_reports(nb::module_& m) {
             return fmt::format("<{} x {}: gains {:.3g} ms>", r.where.size(), r.rule, r.gain * 1e3);
         });
 
-    nb::class_<SearchedCandidate>(m, "SearchedCandidate", "A graph that was found, by its cost and by the clock.")
+    nb::class_<SearchedCandidate>(m, "SearchedCandidate", "A candidate graph with its cost and its measured time.")
         .def_ro("what", &SearchedCandidate::what)
         .def_ro("cost", &SearchedCandidate::cost)
         .def_ro("seconds", &SearchedCandidate::seconds)
@@ -118,7 +118,7 @@ void bind_reports(nb::module_& m) {
         .def_ro("where", &SearchedMutant::where)
         .def("__repr__", [](const SearchedMutant& m) { return fmt::format("<{}: {}>", m.rule, m.boxes); });
 
-    nb::class_<SearchReport>(m, "SearchReport", "What a search did and found.")
+    nb::class_<SearchReport>(m, "SearchReport", "The report of a search.")
         .def_ro("strategy", &SearchReport::strategy)
         .def_ro("cost", &SearchReport::cost)
         .def_ro("device", &SearchReport::device)
@@ -144,7 +144,7 @@ void bind_reports(nb::module_& m) {
         .def_ro("speedup", &SearchReport::speedup)
         .def(
             "explain", [](const SearchReport& r) { return r.to_text(); },
-            "Which rules each candidate takes, and where.")
+            "The rules of each candidate and where they apply.")
         .def("__str__", [](const SearchReport& r) { return r.to_text(false); })
         .def("__repr__", [](const SearchReport& r) {
             return fmt::format("<tessera.SearchReport: {}, the chosen one {:.3g} times as fast as the input>",
@@ -155,7 +155,7 @@ void bind_reports(nb::module_& m) {
 }
 
 void bind_discovery(nb::module_& m) {
-    nb::class_<ToldProgress>(m, "DiscoverProgress", "How far a discovery is.")
+    nb::class_<ToldProgress>(m, "DiscoverProgress", "The progress of a discovery.")
         .def_ro("world", &ToldProgress::world)
         .def_ro("phase", &ToldProgress::phase)
         .def_ro("level", &ToldProgress::level)
@@ -167,7 +167,7 @@ void bind_discovery(nb::module_& m) {
         .def("__repr__",
              [](const ToldProgress& p) { return fmt::format("<{} {}: {} of {}>", p.world, p.phase, p.done, p.total); });
 
-    nb::class_<DiscoveredCounts>(m, "DiscoveredCounts", "How many there were of each kind; docs/superoptimizer.md.")
+    nb::class_<DiscoveredCounts>(m, "DiscoveredCounts", "Counts of each kind; see docs/superoptimizer.md.")
         .def_ro("graphs", &DiscoveredCounts::graphs)
         .def_ro("terms", &DiscoveredCounts::terms)
         .def_ro("classes", &DiscoveredCounts::classes)
@@ -189,7 +189,7 @@ void bind_discovery(nb::module_& m) {
                                c.irredundant, c.proved);
         });
 
-    nb::class_<DiscoveredRule>(m, "DiscoveredRule", "A rule that was found, and whether it is proved.")
+    nb::class_<DiscoveredRule>(m, "DiscoveredRule", "A discovered rule and its verdict.")
         .def_ro("name", &DiscoveredRule::name)
         .def_ro("text", &DiscoveredRule::text)
         .def_ro("shapes", &DiscoveredRule::shapes)
@@ -206,7 +206,7 @@ void bind_discovery(nb::module_& m) {
         .def_ro("picture", &DiscoveredRule::picture)
         .def("__repr__", [](const DiscoveredRule& r) { return fmt::format("<{} {}>", r.verdict, r.text); });
 
-    nb::class_<DiscoveredRules>(m, "DiscoveredRules", "What a discovery found.")
+    nb::class_<DiscoveredRules>(m, "DiscoveredRules", "The result of a discovery.")
         .def_ro("ops", &DiscoveredRules::ops)
         .def_ro("max_ops", &DiscoveredRules::max_ops)
         .def_ro("seed", &DiscoveredRules::seed)

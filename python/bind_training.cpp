@@ -68,7 +68,7 @@ void bind_training(nb::module_& m) {
             o.compile.cache = cache;
         }, nb::arg("target"), nb::arg("threads"), nb::arg("precision"), nb::arg("cache").none());
 
-    nb::class_<TrainingReport>(m, "TrainingReport", "What a step did.")
+    nb::class_<TrainingReport>(m, "TrainingReport", "The report of a step.")
         .def_ro("loss", &TrainingReport::loss)
         .def_ro("gradient_norm", &TrainingReport::gradient_norm)
         .def_ro("updated", &TrainingReport::updated)

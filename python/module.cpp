@@ -369,7 +369,7 @@ void bind_models(nb::module_& m) {
         .def_ro("dims", &Port::dims)
         .def_ro("sizes", &Port::sizes)
         .def_prop_ro("shape", &shape_of, nb::sig("def shape(self) -> tuple[int | str, ...] | None"),
-                     "Each size as a number, or as an expression where it is symbolic; None where the rank is not known.")
+                     "Each size as a number, or as an expression if it is symbolic; None if the rank is unknown.")
         .def_ro("has_default", &Port::has_default)
         .def("__repr__", [](const Port& p) { return fmt::format("<tessera.Port {}: {}>", p.name, p.type); });
 
@@ -385,7 +385,7 @@ void bind_models(nb::module_& m) {
         .def_ro("flops", &OpCount::flops).def_ro("bytes", &OpCount::bytes)
         .def("__repr__", [](const OpCount& c) { return fmt::format("<{} x {}>", c.nodes, c.op); });
 
-    nb::class_<Summary>(m, "Summary", "What a model is made of.")
+    nb::class_<Summary>(m, "Summary", "A summary of a model.")
         .def_ro("name", &Summary::name).def_ro("source", &Summary::source).def_ro("producer", &Summary::producer)
         .def_ro("opset", &Summary::opset).def_ro("nodes", &Summary::nodes).def_ro("parameters", &Summary::parameters)
         .def_ro("parameter_bytes", &Summary::parameter_bytes).def_ro("flops", &Summary::flops)
@@ -395,7 +395,7 @@ void bind_models(nb::module_& m) {
                                plural(s.parameters, "parameter"), shortened(s.flops));
         });
 
-    nb::class_<Metadata>(m, "Metadata", "What a model's file says about itself.")
+    nb::class_<Metadata>(m, "Metadata", "The metadata of a model file.")
         .def_ro("producer_name", &Metadata::producer_name).def_ro("producer_version", &Metadata::producer_version)
         .def_ro("domain", &Metadata::domain).def_ro("description", &Metadata::description)
         .def_ro("graph_name", &Metadata::graph_name).def_ro("graph_description", &Metadata::graph_description)
@@ -446,20 +446,20 @@ void bind_optimizer(nb::module_& m) {
         .def_ro("outputs", &NodeText::outputs).def("__str__", [](const NodeText& n) { return n.text; })
         .def("__repr__", [](const NodeText& n) { return n.text; });
 
-    nb::class_<Rewrite>(m, "Rewrite", "One rewrite: which rule, where, what went and what came.")
+    nb::class_<Rewrite>(m, "Rewrite", "One rewrite: the rule, the location, and the removed and added nodes.")
         .def_ro("pass_name", &Rewrite::pass).def_ro("rule", &Rewrite::rule).def_ro("exactness", &Rewrite::exactness)
         .def_ro("why", &Rewrite::why).def_ro("where", &Rewrite::where).def_ro("removed", &Rewrite::removed)
         .def_ro("added", &Rewrite::added).def_ro("replaced", &Rewrite::replaced)
         .def("__repr__", [](const Rewrite& r) { return fmt::format("<{} / {} at {}>", r.pass, r.rule, r.where); });
 
-    nb::class_<PassRun>(m, "PassRun", "What one pass did, over all of its runs.")
+    nb::class_<PassRun>(m, "PassRun", "The effect of one pass over all of its runs.")
         .def_ro("name", &PassRun::pass).def_ro("purpose", &PassRun::purpose).def_ro("runs", &PassRun::runs)
         .def_ro("rewrites", &PassRun::rewrites).def_ro("seconds", &PassRun::seconds)
         .def("__repr__", [](const PassRun& p) {
             return fmt::format("<{}: {} in {}>", p.pass, plural(p.rewrites, "rewrite"), plural(p.runs, "run"));
         });
 
-    nb::class_<OptimizeReport>(m, "OptimizeReport", "What was done to a model.")
+    nb::class_<OptimizeReport>(m, "OptimizeReport", "The report of an optimization.")
         .def_ro("before", &OptimizeReport::before).def_ro("after", &OptimizeReport::after)
         .def_ro("passes", &OptimizeReport::passes).def_ro("rewrites", &OptimizeReport::rewrites)
         .def_ro("rewrite_count", &OptimizeReport::rewrite_count).def_ro("rounds", &OptimizeReport::rounds)
@@ -476,7 +476,7 @@ void bind_optimizer(nb::module_& m) {
 }
 
 void bind_compiler(nb::module_& m) {
-    nb::class_<StepProfile>(m, "StepProfile", "One step of a compiled model: its time, and what it holds.")
+    nb::class_<StepProfile>(m, "StepProfile", "One step of a compiled model: its time and its nodes.")
         .def_ro("label", &StepProfile::label).def_ro("kind", &StepProfile::kind).def_ro("nodes", &StepProfile::nodes)
         .def_ro("seconds", &StepProfile::seconds).def_ro("flops", &StepProfile::flops).def_ro("bytes", &StepProfile::bytes)
         .def_ro("launches", &StepProfile::launches).def_ro("ops", &StepProfile::ops)
@@ -489,7 +489,7 @@ void bind_compiler(nb::module_& m) {
         })
         .def("__repr__", [](const StepProfile& s) { return fmt::format("<{} {}: {:.3g} ms>", s.kind, s.label, s.seconds * 1e3); });
 
-    nb::class_<CompileReport>(m, "CompileReport", "What compiling a model came to.")
+    nb::class_<CompileReport>(m, "CompileReport", "The report of a compilation.")
         .def_ro("kernels", &CompileReport::kernels).def_ro("steps", &CompileReport::steps)
         .def_ro("host_steps", &CompileReport::host_steps).def_ro("from_cache", &CompileReport::from_cache)
         .def_ro("tier", &CompileReport::tier)
@@ -542,7 +542,7 @@ void bind_compiler(nb::module_& m) {
     m.def("compile", &compile_model, nb::arg("model"), nb::arg("target"), nb::arg("threads"), nb::arg("precision"),
           nb::arg("optimize"), nb::arg("fuse"), nb::arg("keep_weights"), nb::arg("cache").none(), nb::arg("tier"), nb::arg("progress").none());
     m.def("compile_targets", &compile_targets);
-    nb::class_<DeviceInfo>(m, "Device", "Where models can run: the processor, or a GPU.")
+    nb::class_<DeviceInfo>(m, "Device", "A device that models can run on: the host or a GPU.")
         .def_ro("target", &DeviceInfo::target).def_ro("name", &DeviceInfo::name).def_ro("bytes", &DeviceInfo::bytes)
         .def_ro("capability", &DeviceInfo::capability).def_ro("processors", &DeviceInfo::processors)
         .def_ro("shared_bytes", &DeviceInfo::shared_bytes)
@@ -551,7 +551,7 @@ void bind_compiler(nb::module_& m) {
         .def("__repr__", [](const DeviceInfo& d) {
             return fmt::format("<tessera.Device {}: {}{}{}>", d.target, d.name, d.why.empty() ? "" : "; not usable: ", d.why);
         });
-    m.def("devices", [] { return list_devices(); }, "The processor, then all GPUs that the driver shows, as `target` takes them.");
+    m.def("devices", [] { return list_devices(); }, "The host, then all GPUs that the driver reports. Device.target is an argument for `target`.");
     m.def("gpu_target", &gpu_target, nb::arg("major"), nb::arg("minor"),
           "The target for GPUs of a compute capability; empty where it is too old.");
     m.def("gpu_of_memory", [](uintptr_t address) { return gpu_of_memory(reinterpret_cast<const void*>(address)); },

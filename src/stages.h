@@ -1,4 +1,4 @@
-// The first stages of compiling, which running and bundles share.
+// The first stages of compilation, shared by executables and bundles.
 #pragma once
 
 #include "kernel/from_graph/from_graph.h"
@@ -9,18 +9,18 @@
 namespace tessera {
 
 Result<Precision> precision_named(const std::string& name);
-// The graph, rewritten; ops that stand for smaller graphs stay whole, for lowering to see.
+// The optimized graph. Composite ops are not expanded yet, so that lowering can match them.
 Result<std::shared_ptr<const Graph>> rewritten(const Graph& graph, Precision precision, const CompileOptions& options,
                                                const std::string& stop_after = {});
 Result<LowerOptions> lower_options(const CompileOptions& options, Precision precision, int threads);
 CodegenOptions codegen_options(const CompileOptions& options, Precision precision);
-void make_baseline(LowerOptions& lower, CodegenOptions& codegen);  // code that is soon there
-bool runs_here(const std::string& target);  // the host itself, or a processor of its kind that has nothing more than it
-int chosen_threads(const CompileOptions& options);  // of a run: at most as many as there are cores
+void make_baseline(LowerOptions& lower, CodegenOptions& codegen);  // options for code that compiles quickly
+bool runs_here(const std::string& target);  // whether the host can execute code for the target
+int chosen_threads(const CompileOptions& options);  // threads of a run: at most one for each core
 
 void describe(const std::vector<Choice>& choices, CompileReport& report);  // as decisions
 
-// Stages as text: kernels; and "compute" or "schedule" of what was kept of each kernel, equal ones once.
+// Stages as text: kernels; and the "compute" or "schedule" of each kernel, without duplicates.
 std::string print_kernels(const std::vector<Kernel>& kernels);
 std::string print_stages(const std::vector<KernelStages>& stages, std::string_view what);
 

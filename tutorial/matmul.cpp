@@ -1,11 +1,11 @@
-// A matrix product from plain loops to near the processor's peak, one schedule primitive after the other. Each step
-// prints what changed, its loops, and how fast they run on one core:
+// Takes a matrix product from plain loops to near the CPU's peak, one schedule primitive after the other. Each step
+// prints what changed, its loops, and its speed on one core:
 //
 //     build/bin/tutorial_matmul [size] [--loops]
 //
-// The Compute says what is computed, once: c[m,n] = sum over k of a[m,k] * b[k,n]. It never changes. A Schedule says
-// how; every primitive is checked when it is applied, and lower() turns both into the kernel that is printed and
-// compiled.
+// The Compute specifies what is computed: c[m,n] = sum over k of a[m,k] * b[k,n]. It never changes. The Schedule
+// specifies how. Every primitive is checked when it is applied, and lower() turns both into the kernel that is printed
+// and compiled.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 namespace tessera {
 namespace {
 
-// What a primitive refuses is a mistake of this program: it says why, and ends.
+// A rejected primitive is a mistake in this program: prints the reason and exits.
 template <typename T>
 T ok(Result<T> result) {
     if (!result.ok()) {
@@ -41,7 +41,7 @@ Compute matmul(int64_t m, int64_t n, int64_t k) {
     c.name = "matmul";
     c.buffers = {{.name = "a", .shape = {m, k}}, {.name = "b", .shape = {k, n}}, {.name = "c", .shape = {m, n}}};
     c.params = 3;
-    c.known = {false, true, false};  // b holds weights: what is done to b alone can be done ahead
+    c.known = {false, true, false};  // b is constant (weights): work on b alone is done at load time
     Expr i = index_var("m", m), j = index_var("n", n), l = index_var("k", k);
     c.stages.push_back({.name = "mm",
                         .buffer = 2,
@@ -66,7 +66,7 @@ double seconds() {
     return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
 }
 
-// Compiles what a schedule lowers to, checks a few elements, and gives GFLOP/s: the best of several runs.
+// Lowers and compiles a schedule, checks a few elements, and returns GFLOP/s: the best of several runs.
 double measure(const Schedule& schedule, int64_t m, int64_t n, int64_t k) {
     Lowered lowered = ok(lower(schedule));
     std::vector<Kernel> kernels{lowered.kernel};
@@ -114,8 +114,8 @@ double measure(const Schedule& schedule, int64_t m, int64_t n, int64_t k) {
     return 2.0 * double(m) * double(n) * double(k) / best * 1e-9;
 }
 
-// Panels of `width` rows: the element (row, k) stands at [row / width][k][row % width], so that a tile reads straight
-// on.
+// Panels of `width` rows: the element (row, k) is at [row / width][k][row % width], so that a tile reads contiguous
+// memory.
 IndexMap panels(int64_t rows, int64_t depth, int64_t width) {
     Expr r = index_var("r", rows), k = index_var("k", depth);
     return {{r, k}, {floor_div(r, width), k, mod(r, width)}, {ceil_div(rows, width), depth, width}};
@@ -128,28 +128,30 @@ struct Step {
 
 std::vector<Step> steps(int64_t n, const Machine& machine) {
     const int64_t lanes = machine.vector_bytes / 4;
-    // The register tile: as many sums as fit, with room for the operands.
+    // The register tile: as many accumulators as fit beside the operands.
     const int64_t mr = machine.lane_multiply ? 12 : machine.vector_registers >= 32 ? 14 : 6, nr = 2 * lanes;
     const int64_t depth = n;
     auto rounded = [](int64_t x, int64_t to) { return (x + to - 1) / to * to; };
     return {
-        {"1. Plain loops: each element is a sum down a column of b, which lies far apart in memory.", [](Schedule&) {}},
+        {"1. Plain loops: each element is a sum over a column of b, whose elements are far apart in memory.",
+         [](Schedule&) {}},
 
-        {"2. reorder, split, vectorize: n innermost, so that b and c are read along, several at once. The init stands "
+        {"2. reorder, split, vectorize: n is innermost, so that b and c are accessed in contiguous vectors. The init "
+         "is "
          "before k now.",
          [=](Schedule& s) {
              auto [vectors, lane] = ok(s.split({"mm.n"}, lanes));
              ok(s.reorder({{"mm.m"}, {"mm.k"}, vectors, lane}));
              ok(s.vectorize(lane));
-             ok(s.loop_partition(vectors));  // the last vector apart, where it is not whole
+             ok(s.loop_partition(vectors));  // peels the last, incomplete vector
          }},
 
-        {"3. cache_write, tile, compute_at, unroll: a tile of sums stays in registers for all of k, and is stored "
-         "once.",
+        {"3. cache_write, tile, compute_at, unroll: a tile of accumulators stays in registers for all of k, and is "
+         "stored once.",
          [=](Schedule& s) {
              std::string out = ok(s.cache_write("mm", Scope::Register));
              std::vector<Loop> tile = ok(s.tile({out + ".m"}, {out + ".n"}, 4, 4 * lanes));
-             ok(s.reorder({tile[1], tile[0]}));  // a strip of b serves all rows
+             ok(s.reorder({tile[1], tile[0]}));  // a strip of b is reused for all rows
              ok(s.compute_at("mm", tile[0]));
              auto [vectors, lane] = ok(s.split({"mm.n"}, lanes));
              ok(s.reorder({{"mm.k"}, {"mm.m"}, vectors, lane}));
@@ -162,9 +164,8 @@ std::vector<Step> steps(int64_t n, const Machine& machine) {
              ok(s.unroll(tile[2]));
          }},
 
-        {"4. reindex, pad, transform_layout: both operands packed in panels, a task of rows at a time; b, which is "
-         "known, "
-         "ahead of time. Panels are whole, so that the sums need no guards.",
+        {"4. reindex, pad, transform_layout: both operands are packed into panels, a for each task of rows, and b, "
+         "which is constant, at load time. Panels are padded, so that the sums need no guards.",
          [=](Schedule& s) {
              std::string out = ok(s.cache_write("mm", Scope::Register));
              std::string a = ok(s.reindex("mm", 0)), b = ok(s.reindex("mm", 1));
@@ -191,8 +192,9 @@ std::vector<Step> steps(int64_t n, const Machine& machine) {
              ok(s.unroll(within));
          }},
 
-        {"5. loop_partition, annotate, cache_read: whole tiles are stored without a question; k is unrolled; where the "
-         "processor multiplies by one lane of a register, a's panel is loaded in vectors.",
+        {"5. loop_partition, annotate, cache_read: complete tiles are stored without guards; k is unrolled; on CPUs "
+         "that "
+         "multiply by lane, a's panel is loaded in vectors.",
          [=](Schedule& s) {
              ok(s.loop_partition({"mm_out.m.i.i"}));
              ok(s.annotate({"mm.k"}, "unroll", 4));
@@ -205,7 +207,7 @@ std::vector<Step> steps(int64_t n, const Machine& machine) {
              ok(s.vectorize({lanes_of_a + ".m"}));
          }},
 
-        {"6. parallel: one task for each block of rows; all cores share them (measured here on one).",
+        {"6. parallel: one task for each block of rows, divided among all cores (measured here on one core).",
          [](Schedule& s) { ok(s.parallel({"mm_out.m.o"})); }},
     };
 }
@@ -225,7 +227,7 @@ int run(int argc, char** argv) {
     std::vector<Step> all = steps(n, machine);
     for (size_t i = 0; i < all.size(); ++i) {
         if (i < 4)
-            schedule = Schedule(compute);  // each of the first is a new start; the last two go on from the fourth
+            schedule = Schedule(compute);  // each of the first four starts anew; the last two continue from the fourth
         all[i].apply(schedule);
         fmt::print("{}\n", all[i].title);
         if (loops) fmt::print("\n{}\n{}\n", schedule.print_trace(), to_string(ok(lower(schedule)).kernel));

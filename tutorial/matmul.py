@@ -1,15 +1,15 @@
-"""A matrix product from plain loops to near the processor's peak, one schedule primitive after the other: the steps of
-matmul.cpp, from Python. Each prints what changed, its loops, and how fast they run on one core:
+"""Takes a matrix product from plain loops to near the CPU's peak, one schedule primitive after the other: the steps of
+matmul.cpp, from Python. Each prints what changed, its loops, and its speed on one core:
 
     .venv/bin/python tutorial/matmul.py [size] [--loops]
 
-The Compute says what is computed, once: c[m,n] = sum over k of a[m,k] * b[k,n]. It never changes. A Schedule says how;
-every primitive is checked when it is applied. The last lines are the schedule that Tessera chooses itself, and NumPy.
+The Compute specifies what is computed: c[m,n] = sum over k of a[m,k] * b[k,n]. It never changes. The Schedule specifies
+how. Every primitive is checked when it is applied. The last lines are Tessera's default schedule, and NumPy.
 """
 
 import os
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded: one core for it too
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded: it uses one core too
 
 import sys
 import time
@@ -21,7 +21,7 @@ import tessera.kernel as tk
 
 MACHINE = tk.processor()
 LANES = MACHINE["vector_bytes"] // 4
-# The register tile: as many sums as fit, with room for the operands.
+# The register tile: as many accumulators as fit beside the operands.
 ROWS = 12 if MACHINE["lane_multiply"] else 14 if MACHINE["vector_registers"] >= 32 else 6
 COLUMNS = 2 * LANES
 
@@ -29,7 +29,7 @@ COLUMNS = 2 * LANES
 def matmul(m: int, n: int, k: int) -> tk.Compute:
     c = tk.Compute("matmul")
     a = c.input("a", (m, k))
-    b = c.input("b", (k, n), known=True)  # weights: what is done to b alone can be done ahead
+    b = c.input("b", (k, n), known=True)  # weights: work on b alone is done at load time
     out = c.output("c", (m, n))
     i, j, l = tk.axis("m", m), tk.axis("n", n), tk.axis("k", k)
     c.stage("mm", out[i, j], tk.sum(a[i, l] * b[l, j], over=l))
@@ -37,23 +37,24 @@ def matmul(m: int, n: int, k: int) -> tk.Compute:
 
 
 def plain(s: tk.Schedule, n: int) -> None:
-    """1. Plain loops: each element is a sum down a column of b, which lies far apart in memory."""
+    """1. Plain loops: each element is a sum over a column of b, whose elements are far apart in memory."""
 
 
 def along_rows(s: tk.Schedule, n: int) -> None:
-    """2. reorder, split, vectorize: n innermost, so that b and c are read along, several at once. The init stands before
-    k now."""
+    """2. reorder, split, vectorize: n is innermost, so that b and c are accessed in contiguous vectors. The init is now
+    before k."""
     vectors, lane = s.split("mm.n", LANES)
     s.reorder("mm.m", "mm.k", vectors, lane)
     s.vectorize(lane)
-    s.loop_partition(vectors)  # the last vector apart, where it is not whole
+    s.loop_partition(vectors)  # peels the last, incomplete vector
 
 
 def in_registers(s: tk.Schedule, n: int) -> None:
-    """3. cache_write, tile, compute_at, unroll: a tile of sums stays in registers for all of k, and is stored once."""
+    """3. cache_write, tile, compute_at, unroll: a tile of accumulators stays in registers for all of k, and is stored
+    once."""
     out = s.cache_write("mm", "register")
     row_tile, column_tile, rows, columns = s.tile(f"{out}.m", f"{out}.n", 4, 4 * LANES)
-    s.reorder(column_tile, row_tile)  # a strip of b serves all rows
+    s.reorder(column_tile, row_tile)  # a strip of b is reused for all rows
     s.compute_at("mm", row_tile)
     vectors, lane = s.split("mm.n", LANES)
     s.reorder("mm.k", "mm.m", vectors, lane)
@@ -67,13 +68,14 @@ def in_registers(s: tk.Schedule, n: int) -> None:
 
 
 def panels(extent: int, depth: int, width: int) -> str:
-    """Of `width` rows: the element (row, k) stands at [row / width][k][row % width], so that a tile reads straight on."""
+    """Panels of `width` rows: the element (row, k) is at [row / width][k][row % width], so that a tile reads contiguous
+    memory."""
     return f"r, k -> floordiv(r, {width}), k, mod(r, {width}) < {-(-extent // width)}, {depth}, {width}"
 
 
 def packed(s: tk.Schedule, n: int) -> None:
-    """4. reindex, pad, transform_layout: both operands packed in panels, a task of rows at a time; b, which is known,
-    ahead of time. Panels are whole, so that the sums need no guards."""
+    """4. reindex, pad, transform_layout: both operands are packed into panels, a for each task of rows, and b, which is
+    constant, at load time. Panels are padded, so that the sums need no guards."""
     out = s.cache_write("mm", "register")
     a, b = s.reindex("mm", 0), s.reindex("mm", 1)
     s.pad("mm", ROWS, COLUMNS, 1)
@@ -100,8 +102,8 @@ def packed(s: tk.Schedule, n: int) -> None:
 
 
 def finished(s: tk.Schedule, n: int) -> None:
-    """5. loop_partition, annotate, cache_read: whole tiles are stored without a question; k is unrolled; where the
-    processor multiplies by one lane of a register, a's panel is loaded in vectors."""
+    """5. loop_partition, annotate, cache_read: complete tiles are stored without guards; k is unrolled; on CPUs that
+    multiply by lane, a's panel is loaded in vectors."""
     s.loop_partition("mm_out.m.i.i")
     s.annotate("mm.k", "unroll", 4)
     if MACHINE["lane_multiply"]:
@@ -111,12 +113,12 @@ def finished(s: tk.Schedule, n: int) -> None:
 
 
 def in_parallel(s: tk.Schedule, n: int) -> None:
-    """6. parallel: one task for each block of rows; all cores share them (measured here on one)."""
+    """6. parallel: one task for each block of rows, divided among all cores (measured here on one core)."""
     s.parallel("mm_out.m.o")
 
 
 def gflops(run: Callable[[], object], n: int) -> float:
-    """The best of several runs, in this thread's processor time."""
+    """The best of several runs, in this thread's CPU time."""
     best = float("inf")
     begin = time.thread_time()
     for _ in range(50):
@@ -148,7 +150,7 @@ def main() -> None:
     schedule = tk.Schedule(compute)
     for step in (plain, along_rows, in_registers, packed, finished, in_parallel):
         if step in (along_rows, in_registers, packed):
-            schedule = tk.Schedule(compute)  # each of the first is a new start; the last two go on from the fourth
+            schedule = tk.Schedule(compute)  # each of the first four starts anew; the last two continue from the fourth
         step(schedule, n)
         show(schedule, step.__doc__)
     show(tk.default_schedule(compute), "default_schedule: what Tessera chooses for this product.")

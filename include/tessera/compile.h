@@ -1,4 +1,4 @@
-// Compiled models: machine code for this processor (or another), run by a pool of threads.
+// Compiled models: machine code for this CPU, another one, or a GPU.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-class RunMemory;  // shared by the runs of several executables; see make_run_memory
+class RunMemory;  // memory for the runs of several executables; see make_run_memory
 
 struct CompileOptions {
     std::string target = "host";   // see compile_targets(); "cuda:1" is the second GPU of this machine
@@ -24,9 +24,9 @@ struct CompileOptions {
     bool fuse = true;
     bool keep_weights = false;     // keep the original weights after packing, and the stages before kernels:
                                    // for check(), and for emit() of "graph", "compute" and "schedule"
-    // "full": optimized code. "fast": a baseline that compiles in about a tenth of the time and runs several times slower.
-    // "auto": a baseline that later runs replace by optimized code, which a background thread compiles; or optimized code,
-    // if the cache has it. On a GPU, for another machine, and with precision "strict" it is "full".
+    // "full": optimized code. "fast": a baseline that compiles in about a tenth of the time and runs several times
+    // slower. "auto": optimized code if the cache has it; otherwise a baseline, until a background thread has compiled
+    // optimized code. For a GPU, for another machine, and with precision "strict", "auto" means "full".
     std::string tier = "full";
     bool specialise = true;        // recompile on first use for sizes that decide branches and ranks
     std::optional<std::string> cache = {};  // code cache folder; none: the user's; empty: no cache
@@ -39,24 +39,24 @@ struct CompileOptions {
     std::function<void(const std::string& pass, const Model& now, bool changed)> after = {};
 };
 
-// When one thread worked on a step, in seconds since the run began.
+// The interval in which one thread executed a step, in seconds since the run began.
 struct ThreadSpan {
     int thread = 0;
     double begin = 0, end = 0;
 };
 
-// One step of a compiled model, as profile shows it.
+// One step of a compiled model, as measured by profile().
 struct StepProfile {
-    std::string label, kind;             // kind: "kernel", "control" (programs of nested graphs) or "host" (left to the evaluator)
+    std::string label, kind;             // kind: "kernel", "control" (nested programs) or "host" (the evaluator)
     std::vector<std::string> nodes;      // of the optimized graph
     double seconds = 0;                  // median of the runs
     double flops = 0, bytes = 0;         // of one run
-    std::string dtype;                   // elements that most of those operations are about; empty where there are none
+    std::string dtype;                   // element type of most of these operations; empty if there are none
     int launches = 0;
-    std::vector<std::string> ops;            // of those nodes, one each
-    std::vector<std::string> reads, writes;  // values, by their names; weights are not among them
-    double begin = 0, end = 0;               // of the run that is nearest to the median, in seconds since it began
-    std::vector<ThreadSpan> threads;         // in that run; none where the step is not the processor's
+    std::vector<std::string> ops;            // the op of each node
+    std::vector<std::string> reads, writes;  // names of values, without weights
+    double begin = 0, end = 0;               // in the run closest to the median, in seconds since that run began
+    std::vector<ThreadSpan> threads;         // in that run; empty if the step does not run on the CPU
 };
 
 struct CompileReport {
@@ -64,10 +64,10 @@ struct CompileReport {
     bool from_cache = false;
     std::string tier = "full";                                     // of the code that runs now: "full" or "fast"
     std::vector<std::pair<std::string, double>> phases;            // name, seconds
-    std::vector<std::pair<std::string, std::string>> decisions;    // what, and why
-    size_t host_numbers = 0;  // host steps from tensors of numbers to tensors of numbers: what a kernel could have computed
-    std::vector<std::pair<std::string, std::string>> host_reasons; // node, why no kernel computes it
-    std::vector<std::string> deciding;                             // symbols whose sizes decide the model's branches
+    std::vector<std::pair<std::string, std::string>> decisions;    // optimization remarks: what, and why
+    size_t host_numbers = 0;  // host steps whose operands and results are numeric tensors, which a kernel could compute
+    std::vector<std::pair<std::string, std::string>> host_reasons; // node; why no kernel computes it
+    std::vector<std::string> deciding;                             // symbols whose sizes determine the model's branches
 };
 
 // Repeats one run on a GPU, with resident inputs and outputs. Not thread-safe.
@@ -85,37 +85,37 @@ class DeviceRuns {
 
 class Executable {
    public:
-    // The outputs in order. Safe to call from many threads at once.
+    // Returns the outputs in order. Thread-safe.
     Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
-    // The same with one value for each of inputs(), in order. Inputs of the same types and sizes as in the previous run are
-    // not checked again. No references to them are kept after the call.
+    // The same with one value for each of inputs(), in order. Inputs of the same types and sizes as in the previous run
+    // are not checked again. The executable keeps no references to them after the call.
     Result<std::vector<Datum>> run_in_order(const std::vector<Datum>& inputs, const RunOptions& options = {}) const;
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs = 10) const;
-    // E0501 if it was compiled for the CPU, or has host steps.
+    // E0501 if the model was compiled for the CPU, or has host steps.
     Result<DeviceRuns> on_device(const NamedData& inputs) const;
     Result<double> seconds_on_device(const NamedData& inputs, int runs = 100) const;  // the average, as DeviceRuns::seconds
-    // Compares each step with the evaluator on these inputs: for each step, the largest difference relative to the values'
-    // magnitude. E0501 without keep_weights.
+    // Compares each step with the evaluator on these inputs. Returns the largest difference of each step, relative to
+    // the magnitude of its values. E0501 without keep_weights.
     Result<std::vector<std::pair<std::string, double>>> check(const NamedData& inputs) const;
 
     std::vector<Port> inputs() const;
     std::vector<Port> outputs() const;
-    // Waits for optimized code if a baseline answers until then (tier "auto"); profile, check, emit and save wait too.
-    // The error with which compiling it failed: the baseline then goes on answering.
+    // With tier "auto", waits for optimized code, as profile, check, emit and save do. Returns the error if compiling
+    // it failed; the baseline then remains in use.
     Status wait() const;
 
     const CompileReport& report() const;  // of the code that runs now
     // Memory of a run besides weights: the planned arena, for these values of symbols (1 by default).
     std::optional<int64_t> arena_bytes(const std::map<std::string, int64_t>& symbols = {}) const;
     int64_t weight_bytes() const;
-    int gpu() const;  // number of its GPU; kNoGpu: the CPU
+    int gpu() const;  // number of the GPU that it runs on; kNoGpu: the CPU
 
-    // A stage as text: "graph", "outline" (the graph without the weights' bytes), "compute" or "schedule" (E0501 without
-    // keep_weights), "kernel", "llvm" or "asm" (for a GPU "ptx").
+    // A stage of compilation as text: "graph", "outline" (the graph without the data of weights), "compute" or
+    // "schedule" (E0501 without keep_weights), "kernel", "llvm" or "asm" (for a GPU "ptx").
     Result<std::string> emit(std::string_view what) const;
 
-    // Writes one file that load memory-maps, for this processor and this build of Tessera. With a host step, or on a GPU,
-    // the file holds the model instead, and load recompiles it. E0105.
+    // Writes one file for this processor and this build of Tessera, which load() memory-maps. With a host step, or for
+    // a GPU, the file has the model instead, and load() recompiles it. E0105 if it cannot be written.
     Status save(const std::string& path) const;
     // E0101 to E0104 for a file that cannot be read, E0605 if it is for another processor or build.
     static Result<Executable> load(const std::string& path);
@@ -128,11 +128,11 @@ class Executable {
 };
 
 Result<Executable> compile(const Model& model, const CompileOptions& options = {});
-// The same, consuming the model: each weight is freed as soon as it is packed, unless somebody else holds it or the
-// executable needs the model again.
+// The same, consuming the model: each weight is freed as soon as it is packed, unless it is shared or the executable
+// needs the model again.
 Result<Executable> compile(Model&& model, const CompileOptions& options = {});
-// For executables that run alternately: together they use as much memory as the largest one. Concurrent runs get separate
-// memory.
+// Memory to share between executables that run alternately: together they use as much as the largest one. Concurrent
+// runs get separate memory.
 std::shared_ptr<RunMemory> make_run_memory();
 
 struct BundleOptions {
@@ -146,14 +146,14 @@ struct BundleReport {
     size_t kernels = 0, calls = 0;   // kernels; kernel calls in one run
     int64_t weight_bytes = 0, arena_bytes = 0;
 };
-// Writes a folder that C programs can use without Tessera: code, a header, weights, an example and a Makefile. The write is
-// atomic; an existing folder is replaced only if it is empty or a bundle. E0605: the model cannot be bundled.
+// Writes a folder for C programs without Tessera: code, header, weights, example and Makefile. The write is atomic; only
+// an empty folder or a bundle is replaced. E0605 if the model cannot be bundled.
 Result<BundleReport> write_bundle(const Model& model, const std::string& folder, const BundleOptions& options = {});
 std::vector<std::string> compile_targets();
 
 // All graph passes: those of the optimizer, then those of lowering.
 std::vector<PassRun> compile_passes(const CompileOptions& options = {});
-// The graph after the first run of one of them.
+// The model after the first run of one of these passes.
 Result<Model> graph_after(const Model& model, const std::string& pass, const CompileOptions& options = {});
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Where models can run on this machine.
+// The devices of this machine that models can run on.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,23 @@
 namespace tessera {
 
 struct DeviceInfo {
-    std::string target;  // as CompileOptions takes it: "host", "cuda:1"
+    std::string target;  // for CompileOptions::target: "host", "cuda:1"
     std::string name;
-    std::string code;      // that is generated for it: "sm_90a"; empty where it cannot be used, and for the host
-    int64_t bytes = 0;     // of a GPU's memory
-    int capability = 0;    // of a GPU, as a number: 90 where it is 9.0
-    int processors = 0;    // that a GPU has
-    int shared_bytes = 0;  // of one block, at most
-    std::string why = {};  // it cannot be used
+    std::string code;      // the code generator's target, "sm_90a"; empty for the host and for unusable devices
+    int64_t bytes = 0;     // memory of a GPU
+    int capability = 0;    // compute capability of a GPU as a number: 90 for 9.0
+    int processors = 0;    // number of SMs of a GPU
+    int shared_bytes = 0;  // largest shared memory of a block
+    std::string why = {};  // the reason if the device cannot be used
 };
 
-// The processor, then all GPUs that the driver shows. `why`, unless null: why there are no GPUs.
+// The host, then all GPUs that the driver reports. Unless null, `why` receives the reason if there are none.
 std::vector<DeviceInfo> list_devices(std::string* why = nullptr);
 
-// The target for GPUs of a compute capability; empty where it is too old.
+// The target for GPUs of a compute capability; empty if it is too old.
 std::string gpu_target(int major, int minor);
 
-// The number of the GPU whose memory that is; nothing where no driver knows it.
+// The number of the GPU that owns this memory; nothing if the driver does not know the address.
 std::optional<int> gpu_of_memory(const void* memory);
 
 }  // namespace tessera

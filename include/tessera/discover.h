@@ -1,5 +1,5 @@
-// Discovery: rules that nobody wrote. Small graphs over a set of ops are enumerated; of those that compute the same,
-// what no other pair explains is proved for all sizes. docs/superoptimizer.md.
+// Automatic discovery of rewrite rules. Small graphs over a set of ops are enumerated, redundant pairs of equivalent
+// graphs are pruned, and the others are proved for all sizes. See docs/superoptimizer.md.
 #pragma once
 
 #include <atomic>
@@ -17,57 +17,57 @@ namespace tessera {
 
 struct DiscoverProgress {
     std::string_view world, phase;  // "levels", "terms", "shards" or "proofs"
-    int level = 0;                  // ops of the terms; 0 for proofs
+    int level = 0;                  // number of ops in the terms; 0 for proofs
     int64_t done = 0, total = 0;    // of this phase
     int64_t terms = 0, classes = 0, pairs = 0;
 };
 
 struct DiscoverRulesOptions {
     std::string ops = "taso";  // "taso", "extended", a file (mine.ops), or names of ops: "add,mul,relu"
-    int max_ops = 3;           // on either side of a rule, 1 to 4
+    int max_ops = 3;           // maximum number of ops on either side of a rule, 1 to 4
     std::string out =
-        {};             // file of the proved rules; certificates go to .cert beside it, what is only tested to .tested
+        {};             // file for proved rules; certificates go to .cert beside it, tested rules to .tested
     uint64_t seed = 0;  // of the random values
     int threads = 0;    // 0: all cores; the result does not depend on it
-    std::string work_dir = {};                  // an interrupted discovery goes on from there when it is started again
-    bool prove = true;                          // false: only find
-    bool all = false;                           // also prove, and write, the pairs that other rules give
-    // Instead of pairs that are equal everywhere: programs that equal an original almost everywhere, corrected and proved
-    // (docs/corrected.md). `ops` is then a file of originals, or "taso" for those that come with Tessera.
+    std::string work_dir = {};                  // records progress here; repeating an interrupted call resumes
+    bool prove = true;                          // false: enumerate and prune only
+    bool all = false;                           // also prove and write redundant pairs
+    // Instead of equal graphs, find programs that equal an original almost everywhere; correct and prove them
+    // (docs/corrected.md). `ops` is then a file of originals, or "taso" for the built-in ones.
     bool corrected = false;
-    bool shrinking = false;                     // write only rules that leave fewer ops, or compute siblings together
-    const std::atomic<bool>* cancel = nullptr;  // set it to stop with E0410
+    bool shrinking = false;                     // write only rules that reduce the number of ops or merge siblings
+    const std::atomic<bool>* cancel = nullptr;  // set the flag to stop with E0410
     std::function<void(const DiscoverProgress&)> progress = {};
 };
 
 struct DiscoveredCounts {
-    double graphs = 0;            // that a generator would visit which adds one op at a time
-    int64_t terms = 0;            // evaluated
-    int64_t classes = 0;          // of terms that compute the same
-    int64_t raw_pairs = 0;        // terms that fell into a class with a representative
-    int64_t renamed = 0;          // of those, another one with its variables renamed
-    int64_t common_subgraph = 0;  // of those, an instance of one without their common subgraph
-    int64_t pruned = 0;           // what is left after these two: TASO's criteria
-    int64_t siblings = 0;         // of those, rules with several outputs
-    int64_t irredundant = 0;      // of those, the ones that no other gives
+    double graphs = 0;            // graphs that a generator that adds one op at a time would visit
+    int64_t terms = 0;            // terms evaluated
+    int64_t classes = 0;          // classes of equivalent terms
+    int64_t raw_pairs = 0;        // terms whose class already had a representative
+    int64_t renamed = 0;          // of the raw pairs: equal to another one up to the names of variables
+    int64_t common_subgraph = 0;  // of the raw pairs: dropped because both sides share a subgraph
+    int64_t pruned = 0;           // pairs that remain after these two criteria, which are TASO's
+    int64_t siblings = 0;         // of those: rules with several outputs
+    int64_t irredundant = 0;      // of those: pairs that cannot be derived from others
     int64_t proved = 0, proved_irredundant = 0, refuted = 0, unknown = 0;
     double enumerate_seconds = 0, prune_seconds = 0, prove_seconds = 0;
 };
 
 struct DiscoveredRule {
-    std::string name, text;  // text: as a file of rules has it
+    std::string name, text;  // text: in the rule language
     std::string shapes;      // of its variables: "x: [M,K], w: [K,N]"
     std::string verdict;     // proved, refuted or unknown
     std::string exactness;   // exact or reassociates
     std::string reason;      // why it is not proved
     std::string certificate;
-    int tested_sizes = 0;                   // unknown: assignments of sizes at which both sides were equal
-    std::optional<double> error_log2 = {};  // and log2 of the chance that a difference at one of them showed nowhere
-    bool irredundant = true;                // no other rule gives it
-    bool shrinks = false;                   // the right side has fewer ops, or computes siblings together
+    int tested_sizes = 0;                   // for unknown: assignments of sizes at which both sides were equal
+    std::optional<double> error_log2 = {};  // log2 of the probability that a difference at one of them was missed
+    bool irredundant = true;                // cannot be derived from other rules
+    bool shrinks = false;                   // the right side has fewer ops, or merges siblings
     int ops = 0;                            // of the larger side
-    std::string boxes = {};                 // of a corrected rule: what of the output is recomputed
-    std::string picture = {};               // and the output with them, as SVG
+    std::string boxes = {};                 // for a corrected rule: the parts of the output that are recomputed
+    std::string picture = {};               // for a corrected rule: the output with these boxes, as SVG
 };
 
 struct DiscoveredRules {
@@ -77,13 +77,13 @@ struct DiscoveredRules {
     double seconds = 0;
     DiscoveredCounts counts;
     std::vector<std::pair<std::string, DiscoveredCounts>> worlds;  // by name
-    std::vector<DiscoveredRule> rules;                             // by world, the smaller first
-    std::vector<std::string> files;                                // that were written
+    std::vector<DiscoveredRule> rules;                             // by world, in ascending order of size
+    std::vector<std::string> files;                                // the files written
     std::vector<std::string> warnings;
 };
 
-// E0501 for ops that there are not or that have no meaning to compare, E0301 to E0303 for a file of ops, E0105 for
-// files that cannot be written (before anything is enumerated), E0410 where it was cancelled.
+// E0501 for unknown ops and ops without a body or an expansion, E0301 to E0303 for an invalid op-set file, E0105 for
+// output files that cannot be written (detected before the enumeration), E0410 if cancelled.
 Result<DiscoveredRules> discover_rules(const DiscoverRulesOptions& options = {});
 
 }  // namespace tessera

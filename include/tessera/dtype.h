@@ -1,4 +1,4 @@
-// The element types, and what each is made of. Sub-byte types take one byte an element in memory and are packed in files.
+// The element types and their properties. Sub-byte types take one byte per element in memory and are packed in files.
 #pragma once
 
 #include <cstddef>

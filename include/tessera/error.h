@@ -1,4 +1,4 @@
-// What a user got wrong, as a value: code, message, where, note, hint. Result<T> carries it; TRY passes it on.
+// User errors as values: code, message, location, note and hint. Result<T> carries an error; TRY propagates it.
 #pragma once
 
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ class [[nodiscard]] Error {
     }
     Error& operator=(Error&&) noexcept = default;
 
-    // The innermost place wins: an outer caller may add a place only where there is none yet.
+    // Sets the location unless there is one already: the innermost location is kept.
     Error& at(std::string where) & {
         if (data_->where.empty()) data_->where = std::move(where);
         return *this;
@@ -71,11 +71,11 @@ class [[nodiscard]] Error {
     std::unique_ptr<Data> data_;
 };
 
-// What a model got wrong and is used in spite of; strict loading makes an error of it.
+// A fault in a model that does not prevent its use. Strict loading turns it into an error.
 struct Warning {
     Code code;
     std::string message, where = {}, hint = {};
-    std::string to_string() const;  // as Error has it
+    std::string to_string() const;  // same format as Error::to_string
     bool operator==(const Warning&) const = default;
 };
 
@@ -126,7 +126,7 @@ class [[nodiscard]] Result<void> {
 
 using Status = Result<void>;
 
-// The value of a Result, or return its error from the enclosing function.
+// Evaluates to the value of a Result, or returns its error from the enclosing function.
 #define TRY(...)                                                   \
     ({                                                             \
         auto try_result_ = (__VA_ARGS__);                          \

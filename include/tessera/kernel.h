@@ -1,4 +1,4 @@
-// Handwritten kernels: a computation as text, a schedule as a list of primitives, and the machine code of both.
+// Handwritten kernels: a computation as text, a schedule as a list of primitives, and the resulting machine code.
 // docs/schedules.md describes the text form and the primitives.
 #pragma once
 
@@ -17,7 +17,7 @@ struct KernelArgument {
     std::string name;
     DType dtype = DType::f32;
     std::vector<std::string> shape;  // numbers, or expressions over sizes bound by the arguments' shapes
-    bool written = false;
+    bool written = false;            // the kernel writes to it
 };
 
 // Caller-owned memory: dense, row-major.

@@ -30,7 +30,7 @@ struct OptimizeOptions {
 // A node as text, with the names of values.
 struct NodeText {
     std::string op, attrs;                     // "perm=[1,0], axis=1"
-    std::vector<std::string> inputs, outputs;  // names; a small constant stands by value
+    std::vector<std::string> inputs, outputs;  // names, or the values of small constants
     std::string text;                          // y = transpose(x, perm=[1,0])
 };
 

@@ -1,5 +1,5 @@
-// The search: an equivalent model that runs faster on this machine or its GPU, by rules that may grow the graph. The input
-// is always among the timed candidates, so the result is never slower.
+// Searches for an equivalent model that runs faster on this machine or its GPU, with rules that may grow the graph. The
+// input is always one of the timed candidates, so it is returned if nothing faster is found.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@ namespace tessera {
 
 struct ModelSearchOptions {
     double seconds = 60;                    // for exploration and timing; started work is finished
-    std::string strategy = "egraph";        // or "backtrack", TASO's
-    std::string cost = "measured";          // of fused groups; "sum": of every op alone; "estimate": no clock
+    std::string strategy = "egraph";        // or "backtrack", TASO's search
+    std::string cost = "measured";          // of fused groups; "sum": of single ops; "estimate": without measuring
     std::string precision = "default";      // as in OptimizeOptions
-    std::string target = "host";            // device to measure on; or a GPU of this machine, "cuda", "cuda:1"
+    std::string target = "host";            // device to measure on: the host or a GPU ("cuda", "cuda:1")
     std::vector<std::string> rules = {};    // additional rule files
     bool built_in_rules = true;             // use the built-in rules
     bool refute_rules = true;               // reject an additional rule if a counterexample is found
@@ -31,76 +31,76 @@ struct ModelSearchOptions {
     double alpha = 1.05;                    // of backtracking
     size_t budget = 1000;                   // graphs that backtracking visits
     std::optional<std::string> cache = {};  // folder for measured costs; none: the user's; empty: none
-    // Seconds for rules for this model's own products: programs that equal them almost everywhere, corrected and proved
-    // (docs/corrected.md). To make them, to search again with them and to time what comes of it against what was chosen
-    // without. 0: none are made.
+    // Seconds for mutants, which are rules for this model's own products: programs that equal them almost everywhere,
+    // corrected and proved (docs/corrected.md). The time covers deriving the rules, a second search, and timing its
+    // candidates against the result of the first. 0: no mutants.
     double mutate = 0;
-    bool keep_without_mutants = false;  // give what would have been chosen without them, too
+    bool keep_without_mutants = false;  // also return the result without mutants
     const std::atomic<bool>* cancel = nullptr;
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
 };
 
-// A rule that was made for this model.
+// A rule derived for this model.
 struct SearchedMutant {
-    std::string rule, text;          // its name, and as a file of rules has it
-    std::string boxes;               // what of the output is recomputed, over the sizes of its shapes; or that nothing is
+    std::string rule, text;          // name, and text in the rule language
+    std::string boxes;               // the parts of the output that are recomputed, over the sizes of its shapes
     std::string shapes;              // of its variables: "x: [N,C,2*H,2*W], w: [M,C,3,3]"
-    double share = 0;                // of the output that is recomputed, at this model's sizes
-    bool for_all_sizes = true;       // proved with a certificate; false: tested exactly, and used, at this model's only
+    double share = 0;                // recomputed share of the output, at this model's sizes
+    bool for_all_sizes = true;       // proved, with a certificate; false: decided for this model's sizes only
     std::string certificate;
     std::string picture;             // the output with its boxes, as SVG
-    std::vector<std::string> where;  // nodes that it may be used at
+    std::vector<std::string> where;  // nodes to which it may be applied
 };
 
 struct SearchedRule {
     std::string rule, why;
     std::vector<std::string> where;  // nodes at its root
-    double gain = 0;                 // seconds, by the costs
+    double gain = 0;                 // estimated from the costs, in seconds
 };
 
 struct SearchedCandidate {
-    std::string what;                 // "input", "all that pays", or one rewrite alone
-    double cost = 0;                  // seconds, by the costs
-    double seconds = 0, speedup = 0;  // by the clock, over the input; 0 where it was not timed
-    double difference = 0;            // of its results from the input's, relative; too large, and it is not timed
-    std::string refused = {};         // why it was not timed, where the device cannot run it
+    std::string what;                 // "input", "all that pays", or a single rewrite
+    double cost = 0;                  // in seconds, according to the cost model
+    double seconds = 0, speedup = 0;  // measured; the speed-up is relative to the input; 0 if not timed
+    double difference = 0;            // of its results from the input's, relative; if too large, it is not timed
+    std::string refused = {};         // why the device cannot run it, in which case it was not timed
     std::vector<SearchedRule> rules = {};
 };
 
 struct SearchReport {
     std::string strategy, cost;
-    std::string device;  // that was measured on: "cpu", or a GPU's name
-    size_t nodes = 0, classes = 0, steps = 0;  // of the e-graph, and rules applied; backtracking: graphs, 0
-    bool complete = false;                     // nothing more follows from the rules
-    std::string stopped_by;                    // the limit that was met
-    double search_seconds = 0;            // exploring and extraction, with costs that are known
-    double search_processor_seconds = 0;  // of it: less where others use the machine
-    double measure_seconds = 0, timing_seconds = 0;  // what costs nobody knew, and the candidates, end to end
-    size_t measured = 0;                             // kernels timed for their cost in this run
+    std::string device;  // device of the measurements: "cpu", or a GPU's name
+    size_t nodes = 0, classes = 0, steps = 0;  // e-graph nodes (backtracking: graphs) and classes (0); rules applied
+    bool complete = false;                     // saturated
+    std::string stopped_by;                    // the limit that was reached
+    double search_seconds = 0;            // exploration and extraction, without measurements
+    double search_processor_seconds = 0;  // the same in CPU time
+    double measure_seconds = 0, timing_seconds = 0;  // measuring costs that were not cached; timing candidates
+    size_t measured = 0;                             // kernels timed in this run
     std::vector<SearchedCandidate> candidates;  // the input first
-    std::vector<SearchedMutant> mutants;        // rules that were made for this model
-    size_t mutate_targets = 0, mutate_candidates = 0;  // products that were mutated, and programs that agree with one mostly
-    size_t mutate_remembered = 0;                      // products, of those, whose rules were kept from another search
-    std::vector<std::string> mutate_refused;           // why programs were not taken
-    double mutate_seconds = 0;        // making rules
-    double mutate_whole_seconds = 0;  // and all else that the search without mutants does not do
-    bool mutate_complete = true;      // the time to make them was enough
-    double mutate_gain = 1;           // of what was chosen over what would have been without mutants, by the clock
-    size_t chosen = 0;
-    double speedup = 1;  // of the one that was chosen, by the clock
-    // What was searched and which candidates there were; with `rules`, also which rules each takes, where, and what they
-    // gain by the costs.
+    std::vector<SearchedMutant> mutants;        // rules derived for this model
+    size_t mutate_targets = 0, mutate_candidates = 0;  // mutated products; programs that equal one almost everywhere
+    size_t mutate_remembered = 0;                      // of these products, those whose rules were cached
+    std::vector<std::string> mutate_refused;           // why programs were rejected
+    double mutate_seconds = 0;        // deriving rules
+    double mutate_whole_seconds = 0;  // everything that a search without mutants would not do
+    bool mutate_complete = true;      // the time budget sufficed to derive all rules
+    double mutate_gain = 1;           // measured speed-up of the result over the result without mutants
+    size_t chosen = 0;                // index of the chosen candidate
+    double speedup = 1;               // its measured speed-up
+    // The search and its candidates as text; with `rules`, also the rules of each candidate, where they apply, and
+    // their estimated gains.
     std::string to_text(bool rules = true) const;
 };
 
 struct Searched {
     Model model;
     SearchReport report;
-    std::optional<Model> without_mutants = {};  // where it was asked for
+    std::optional<Model> without_mutants = {};  // if keep_without_mutants
 };
 
-// E0501 for a strategy, cost or precision that there is not; E0603 for a target that cannot be timed here; E0701 and E0702
-// of a GPU. Bodies of control flow stay as they are.
+// E0501 for an unknown strategy, cost or precision; E0603 for a target that cannot be timed here; E0701 and E0702 for
+// GPU errors. Graphs nested in control flow are not changed.
 Result<Searched> search(const Model& model, const ModelSearchOptions& options = {});
 
 }  // namespace tessera

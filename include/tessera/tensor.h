@@ -1,6 +1,6 @@
-// A tensor's value: element type, sizes, and contiguous elements in row-major order, shared between copies. They are the
-// process's, or lie on a GPU, where only runs on that GPU use them.
-// Datum is what a graph value holds at run time: a tensor, a sequence, or an optional.
+// A tensor's value: element type, sizes, and contiguous elements in row-major order. Copies share the elements, which
+// are in host memory or in a GPU's memory. Only runs on that GPU can use the latter. Datum is the run-time value of a
+// graph value: a tensor, a sequence, or an optional.
 #pragma once
 
 #include <cstring>
@@ -16,10 +16,10 @@
 namespace tessera {
 
 using Sizes = std::vector<int64_t>;
-inline constexpr size_t kMaxRank = 64;  // of any tensor, as in NumPy
+inline constexpr size_t kMaxRank = 64;  // the largest rank of a tensor, as in NumPy
 inline constexpr int kNoGpu = -1;
 
-// The product, or E0108 where it overflows or a size is negative.
+// The product of the sizes; E0108 if it overflows or a size is negative.
 Result<int64_t> element_count(const Sizes& sizes);
 std::string to_string(const Sizes& sizes);  // [2,3]
 
@@ -45,10 +45,10 @@ class Tensor {
    public:
     Tensor() = default;  // f32[0]
 
-    static Result<Tensor> zeros(DType dtype, Sizes sizes);  // checked against the memory limit; strings are empty
-    // Shares memory that `owner` keeps alive; never written through.
+    static Result<Tensor> zeros(DType dtype, Sizes sizes);  // E0408 beyond the memory limit; strings are empty
+    // Aliases memory that `owner` keeps alive, and never writes to it.
     static Tensor view(DType dtype, Sizes sizes, const void* data, std::shared_ptr<const void> owner);
-    // The same of memory of a GPU's.
+    // The same for memory of a GPU.
     static Tensor view_on_gpu(int gpu, DType dtype, Sizes sizes, const void* data, std::shared_ptr<const void> owner);
     static Tensor strings(Sizes sizes, std::vector<std::string> values);
     template <typename T>
@@ -66,10 +66,10 @@ class Tensor {
     int64_t size(int64_t axis) const { return sizes_[axis < 0 ? axis + rank() : axis]; }
     int64_t elements() const { return elements_; }
     int64_t bytes() const { return elements_ * static_cast<int64_t>(dtype_bytes(dtype_)); }
-    int gpu() const { return gpu_; }  // whose memory it is, by its number; kNoGpu: the process's
+    int gpu() const { return gpu_; }  // number of the GPU that owns the memory; kNoGpu: host memory
 
     const void* data() const { return data_; }
-    // For the maker of a fresh tensor, before anyone else holds it.
+    // For initializing a new tensor before it is shared.
     void* mutable_data() { return const_cast<void*>(data_); }
     template <typename T>
     std::span<const T> as() const {
@@ -84,20 +84,20 @@ class Tensor {
     const std::vector<std::string>& as_strings() const;
     std::vector<std::string>& mutable_strings();
 
-    // Element i in row-major order, whatever the numeric type.
+    // Element i in row-major order, converted from or to the numeric element type.
     int64_t int_at(int64_t i) const;
     double real_at(int64_t i) const;
     void set_int(int64_t i, int64_t value);
     void set_real(int64_t i, double value);
     std::vector<int64_t> to_ints() const;
 
-    Tensor reshaped(Sizes sizes) const;            // the same elements, shared
-    bool same_bits(const Tensor& other) const;     // type, sizes and every element's bits
+    Tensor reshaped(Sizes sizes) const;            // shares the elements
+    bool same_bits(const Tensor& other) const;     // compares type, sizes and the bits of every element
     friend bool operator==(const Tensor& a, const Tensor& b) { return a.same_bits(b); }
     uint64_t content_hash() const;
     const std::shared_ptr<const void>& owner() const { return owner_; }
 
-    static void require(bool fits);  // aborts with a message: the caller asked for another type than there is
+    static void require(bool fits);  // aborts with a message unless `fits`: the caller asked for the wrong type
 
    private:
     DType dtype_ = DType::f32;
@@ -138,8 +138,8 @@ class Datum {
         Tensor::require(is_tensor());
         return tensor_;
     }
-    const std::vector<Datum>& items() const { return items_; }  // a sequence's, or an optional's none or one
-    bool has_value() const { return !items_.empty(); }          // of an optional
+    const std::vector<Datum>& items() const { return items_; }  // of a sequence; of an optional, at most one
+    bool has_value() const { return !items_.empty(); }          // for optionals
 
    private:
     Datum(Kind kind, std::vector<Datum> items) : kind_(kind), items_(std::move(items)) {}

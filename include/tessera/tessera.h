@@ -1,4 +1,4 @@
-// All of the public API.
+// Includes the whole public API.
 #pragma once
 
 #include "tessera/compile.h"

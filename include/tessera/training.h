@@ -1,5 +1,5 @@
-// Training: a model, a loss and an optimizer as one compiled step. Parameters and the optimizer's state stay in memory of
-// the step's own, and each step updates them there.
+// Training: a model, a loss and an optimizer compiled into one step. The step owns the parameters and the optimizer
+// state and updates them in place.
 #pragma once
 
 #include <map>
@@ -14,11 +14,11 @@
 namespace tessera {
 
 struct Loss {
-    // "cross_entropy" of logits and integer labels, "mse", "l1", "bce_with_logits", or "output": the model's own scalar.
+    // "cross_entropy" (logits and labels), "mse", "l1", "bce_with_logits", or "output" (the model's scalar output).
     std::string kind = "cross_entropy";
-    std::string output = {};             // of the model, that the loss is of; empty: its first
-    int64_t class_axis = 1;              // cross_entropy: the dimension of the logits that counts classes
-    int64_t ignore_index = -100;         // cross_entropy: rows with this label count for nothing
+    std::string output = {};             // the model output that the loss is computed from; empty: the first
+    int64_t class_axis = 1;              // cross_entropy: the class dimension of the logits
+    int64_t ignore_index = -100;         // cross_entropy: rows with this label are ignored
     double label_smoothing = 0;          // cross_entropy
     std::vector<double> class_weights = {};  // cross_entropy: one for each class
 };
@@ -43,26 +43,26 @@ struct Optimizer {
 struct TrainingOptions {
     Loss loss;
     Optimizer optimizer;
-    // Patterns with * and ? of the names of initializers. Empty: all float ones of rank 1 or more that a gradient reaches.
+    // Patterns (*, ?) of initializers to train. Empty: all float ones of rank 1 or more that a gradient reaches.
     std::vector<std::string> parameters = {};
-    std::vector<std::string> frozen = {};  // which of those are not trained
-    double clip_norm = 0;    // of all gradients together; 0: not clipped
-    double clip_value = 0;   // of each element of a gradient
-    std::string precision = "f32";  // of products: "f32", "bf16" or "f16"; parameters stay as the model has them
-    // Of the loss, before gradients are computed; 0: 65536 for f16, which halves where a gradient is not finite and
-    // doubles after 2000 steps without, and 1 otherwise.
+    std::vector<std::string> frozen = {};  // patterns of those not to train
+    double clip_norm = 0;    // bound of the global gradient norm; 0: no clipping
+    double clip_value = 0;   // bound of each element of a gradient; 0: no clipping
+    std::string precision = "f32";  // of products: "f32", "bf16" or "f16"; parameters keep the model's types
+    // Factor of the loss before gradients are computed. 0: dynamic for f16 (65536 at first, halved after a step with a
+    // non-finite gradient, doubled after 2000 steps without one), and 1 otherwise.
     double loss_scale = 0;
     int accumulate = 1;          // calls of step() whose gradients are averaged for one update
-    bool training_mode = true;   // batch normalization by the batch's statistics, dropout drops
+    bool training_mode = true;   // batch normalization uses batch statistics, and dropout is active
     uint64_t seed = 0;           // of dropout and other random ops
     CompileOptions compile = {};
 };
 
 struct TrainingReport {
     double loss = 0;                       // before the update
-    std::optional<double> gradient_norm;   // before clipping, where clip_norm is given
+    std::optional<double> gradient_norm;   // before clipping, if clip_norm is set
     bool updated = true;                   // false: gradients were only accumulated, or the update was skipped
-    bool skipped = false;                  // a gradient was not finite; the loss scale is halved
+    bool skipped = false;                  // a gradient was not finite; the loss scale was halved
 };
 
 using NamedTensorList = std::vector<std::pair<std::string, Tensor>>;
@@ -71,11 +71,11 @@ class Training {
    public:
     static Result<Training> create(const Model& model, const TrainingOptions& options);
 
-    // What a step takes: the model's inputs, then "target" unless the loss is the model's own.
+    // The inputs of a step: the model's inputs, then "target" unless the loss is the model's output.
     std::vector<Port> inputs() const;
-    // E0407 where the loss is not finite (parameters stay as they were), E0406 where a label is out of range.
+    // E0407 if the loss is not finite (the parameters are unchanged), E0406 if a label is out of range.
     Result<TrainingReport> step(const NamedData& batch);
-    // The loss and the model's outputs as they are used: batch normalization by its running statistics, no dropout.
+    // The loss and the model's outputs in inference mode: batch normalization uses running statistics, no dropout.
     struct Evaluation {
         double loss = 0;
         std::vector<Datum> outputs;
@@ -84,23 +84,23 @@ class Training {
 
     double learning_rate() const;
     void set_learning_rate(double rate);
-    int64_t updates() const;  // that were made
-    int64_t skipped() const;
+    int64_t updates() const;  // number of updates so far
+    int64_t skipped() const;  // number of skipped updates so far
     double loss_scale() const;
 
-    // In place: steps read and write this memory. On a GPU these are copies that the next step reads; while one of them is
-    // held, each step copies it to the GPU and back.
+    // Aliases the memory that steps read and write. On a GPU these are copies that the next step reads; while one of them
+    // is held, each step copies it to the GPU and back.
     Result<NamedTensorList> parameters() const;
-    // What the optimizer remembers, by parameter and kind ("fc.weight.exp_avg"), and running statistics by name.
+    // The optimizer state by parameter and kind ("fc.weight.exp_avg"), and running statistics by name.
     Result<NamedTensorList> state() const;
 
-    // Parameters, state, counts and the seed as one file in the safetensors format; it appears whole or not at all.
-    // `extra` is text of the caller's that load gives back.
+    // Atomically writes parameters, state, counters and the seed to one file in the safetensors format. load() returns
+    // the caller's text in `extra`.
     Status save(const std::string& path, const std::map<std::string, std::string>& extra = {}) const;
-    // E0110 where the file is of another model or optimizer; then nothing has changed.
+    // E0110 for a file of another model or optimizer; the state is then unchanged.
     Result<std::map<std::string, std::string>> load(const std::string& path);
 
-    Result<Model> trained() const;  // the model with the parameters as they are now
+    Result<Model> trained() const;  // the model with the current parameters
     const CompileReport& report() const;
     const Executable& executable() const;  // of one step
 

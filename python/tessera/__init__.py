@@ -7,8 +7,8 @@
     fast = tessera.compile(model)      # machine code for this processor
     y = fast(x)
     fast.save("model.tessera")         # Executable.load reads it back
-    faster, report = tessera.search(model, seconds=30)            # by trying rules and timing what they give
-    found = tessera.discover("add,mul,relu", 2, out="my.rules")   # new rules, proved
+    faster, report = tessera.search(model, seconds=30)            # applies rules and times the candidates
+    found = tessera.discover("add,mul,relu", 2, out="my.rules")   # new, proved rules
     step = tessera.training(model, "cross_entropy", tessera.AdamW(3e-4))
     loss = step(x, labels)             # one update
 """
@@ -61,10 +61,11 @@ MOST_THREADS = 4096
 
 
 def load(model: Source, *, strict: bool = False) -> Model:
-    """A model from a file (ONNX, or Tessera's text form), from ONNX bytes or from an onnx.ModelProto; a Model as it is.
+    """Loads a model from a file (ONNX or Tessera's text form), ONNX bytes or an onnx.ModelProto; returns a Model
+    unchanged.
 
-    What the file declares wrongly and inference knows better gives a ModelWarning, as does a run whose sizes contradict
-    declared ones. With `strict`, both are errors."""
+    Wrong declarations that inference can correct give a ModelWarning, as does a run whose sizes contradict declared
+    ones. With `strict`, both are errors."""
     if isinstance(model, Model):
         if strict:
             raise Error("E0501", "strict is for models that are being read, and this one is loaded already")
@@ -84,15 +85,15 @@ def from_onnx(model: Source, *, strict: bool = False) -> Model:
 
 
 def from_torch(module: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, *, dynamic_shapes: Any = None) -> Model:
-    """A model that computes what a torch.nn.Module does in inference, or an ExportedProgram (docs/torch.md). Parameters become
-    constants. `args`, `kwargs` and `dynamic_shapes` are torch.export's."""
+    """Converts a torch.nn.Module in inference mode, or an ExportedProgram, to a model (docs/torch.md). Parameters
+    become constants. `args`, `kwargs` and `dynamic_shapes` are those of torch.export."""
     from .torch import from_torch as convert  # PyTorch is imported by those who use it
 
     return convert(module, args, kwargs, dynamic_shapes=dynamic_shapes)
 
 
 def parse(text: str) -> Model:
-    """A model from the text form."""
+    """Parses the text form of a model."""
     return Model(_Model.parse(text))
 
 
@@ -102,8 +103,8 @@ def demo(name: str = "resnet50", seed: int = 0) -> Model:
 
 
 def set_memory_limit(size: int | str) -> None:
-    """The most bytes that all tensors of this process may take together, as a number or as text: "4G". What would go over
-    it is an error, E0408."""
+    """Sets the maximum number of bytes of all tensors of this process, as a number or as text ("4G"). Allocations
+    beyond it fail with E0408."""
     if isinstance(size, str):
         digits, unit = size.rstrip("kKMGT"), size[len(size.rstrip("kKMGT")):]
         try:
@@ -120,12 +121,12 @@ def _paths(files: Files) -> list[str]:
 def optimize(model: Source, precision: str = "default", *, rules: Files = (),
              refute_rules: bool = True, fold_limit: int = 1 << 24, stop_after: str = "",
              record: bool = False) -> tuple[Model, OptimizeReport]:
-    """A model that computes the same with less, and what was done to it. The one given stays as it is.
+    """Returns an equivalent model that does less work, and a report of the rewrites. The argument is not changed.
 
-    `precision`: "strict" keeps every bit, "default" also admits what holds of real numbers up to rounding, "fast" also
-    approximations. `rules` are files of rewrite rules of your own (docs/rules.md); one with a counterexample is refused
-    unless `refute_rules` is False. `record` keeps each rewrite in report.rewrites. `stop_after` names a pass whose first run
-    is the last thing done; optimizer_passes() lists them."""
+    `precision`: "strict" keeps results bitwise equal, "default" also admits rewrites that are equal over the reals up
+    to rounding, "fast" also approximations. `rules` are files of additional rewrite rules (docs/rules.md); a rule
+    with a counterexample is rejected unless `refute_rules` is False. `record` keeps each rewrite in report.rewrites.
+    `stop_after` stops after the first run of that pass; optimizer_passes() lists them."""
     done = _optimize(load(model)._held, precision, _paths(rules), refute_rules, fold_limit, stop_after, record)
     return Model(done.model), done.report
 
@@ -136,18 +137,19 @@ def search(model: Source, seconds: float = 60, *, strategy: str = "egraph", cost
            max_nodes: int = 20000, threads: int = 1, alpha: float | None = None, budget: int | None = None,
            cache: Path | None = None, mutate: float = 0, sizes: Mapping[str, int] | None = None,
            progress: Progress | None = None) -> tuple[Model, SearchReport]:
-    """A model that computes the same and runs faster on this machine, and what was found (docs/search.md). Where nothing
-    is faster by the clock, it is the model given.
+    """Returns an equivalent model that runs faster on this machine, and a report (docs/search.md). If nothing faster
+    is found, it is the input model.
 
-    `strategy`: "egraph", or "backtrack" as TASO searches (`alpha` 1.05, `budget` 1000). `cost`: "measured" (of fused groups), "sum"
-    (of every op alone) or "estimate" (no clock). `rules` are files of rules of your own; one that is said to be proved needs its
-    certificate beside it, others are tried for counterexamples, unless `refute_rules` is False. `max_nodes` bounds the
-    e-graph and `seconds` the time: report.complete and report.stopped_by say whether a limit was met, and the best so far
-    is the result. Candidates are timed on `threads` (0: all), or on a GPU where `target` is "cuda" ("cuda:1" is the
-    second); report.device says on which. Where the model has open sizes, `sizes` says at which all is
-    measured. `time_candidates` False takes the cheapest by its
-    cost. print(report.explain()) shows which rule was used where and what it gains. `mutate` seconds go into rules for
-    this model's own products, corrected and proved (docs/corrected.md): report.mutants, each with its `picture`."""
+    `strategy`: "egraph", or "backtrack", TASO's search (`alpha` 1.05, `budget` 1000). `cost`: "measured" (of fused
+    groups), "sum" (of single ops) or "estimate" (without measuring). `rules` are files of additional rules: a rule
+    tagged proved needs a certificate beside the file, and others are checked for counterexamples unless
+    `refute_rules` is False. `max_nodes` bounds the e-graph and `seconds` the time; report.complete and
+    report.stopped_by tell whether a limit was reached, in which case the result is the best so far. Candidates are
+    timed on `threads` threads (0: all), or on a GPU if `target` is "cuda" ("cuda:1" is the second); report.device
+    names the device. For a model with dynamic sizes, `sizes` gives those for measurements. With `time_candidates`
+    False, the cheapest graph by cost is taken. print(report.explain()) shows the rules used, where they apply and
+    their gains. `mutate` is the time in seconds for mutants: rules for this model's own products, corrected and
+    proved (docs/corrected.md); report.mutants lists them, each with a `picture`."""
     if strategy == "egraph" and (alpha is not None or budget is not None):
         raise Error("E0501", "alpha and budget are for the strategy \"backtrack\"")
     if cost == "estimate" and cache is not None:
@@ -167,14 +169,14 @@ def discover(ops: Path | Sequence[str] = "taso", max_ops: int = 3, *,
              work_dir: Path | None = None, prove: bool = True, all: bool = False,
              shrinking: bool = False, corrected: bool = False,
              progress: Callable[[DiscoverProgress], None] | None = None) -> DiscoveredRules:
-    """Rules that nobody wrote, each with its verdict (docs/superoptimizer.md).
+    """Discovers rewrite rules, each with its verdict (docs/superoptimizer.md).
 
-    `ops`: "taso", "extended", a file that ends in .ops, or names of ops, as "add,mul,relu" or a list. `out` is the file of
-    the proved rules; their certificates go to .cert beside it, what is only tested to .tested. With `work_dir`, a discovery
-    that was interrupted goes on when it is started again. `all` also keeps the pairs that other rules give; `shrinking`
-    writes only rules that leave fewer ops or compute siblings together. The result depends on `seed`, not on `threads`.
-    `corrected` finds programs that equal an original almost everywhere instead, corrected and proved (docs/corrected.md);
-    `ops` is then a file of originals, or "taso" for those that come with Tessera."""
+    `ops` is "taso", "extended", an .ops file, or names of ops ("add,mul,relu" or a list). `out` is the file for
+    proved rules; certificates go to .cert beside it, tested rules to .tested. With `work_dir`, repeating an
+    interrupted call resumes it. `all` also keeps redundant pairs; `shrinking` writes only rules that reduce the
+    number of ops or merge siblings. The result depends on `seed`, not on `threads`. `corrected` instead finds
+    programs that equal an original almost everywhere, corrects and proves them (docs/corrected.md); `ops` is then a
+    file of originals, or "taso" for the built-in ones."""
     number("threads", threads, 0, MOST_THREADS)
     number("seed", seed, 0)
     if out is not None and not prove:
@@ -187,17 +189,17 @@ def discover(ops: Path | Sequence[str] = "taso", max_ops: int = 3, *,
 def compile(model: Source, example_inputs: Sequence[Any] | None = None, *, target: str = "host", threads: int = 0, precision: str = "default", optimize: bool = True,
             fuse: bool = True, keep_weights: bool = False, cache: Path | None = None, tier: str = "full",
             progress: Progress | None = None) -> Executable:
-    """Machine code for a model, for this processor or for another (compile_targets() lists them). `example_inputs` are those
-    of a torch.nn.Module, which from_torch makes a model of first.
+    """Compiles a model for this machine or another target (compile_targets() lists them). `example_inputs` are those
+    of a torch.nn.Module, which from_torch converts first.
 
-    `threads` is the most that a run uses (0: one for each core). `precision` "strict" gives the same bits whatever the
-    number of threads. `keep_weights` also keeps the model's own where they were rearranged for running, and the stages
-    before kernels: check needs them, and emit of "graph", "outline", "compute" and "schedule". `cache` is a folder of
-    compiled code (None: the user's; "": none).
+    `threads` is the maximum number of threads of a run (0: one for each core). With `precision` "strict", results are
+    bitwise independent of the number of threads. `keep_weights` keeps the original weights after packing, and the
+    stages before kernels, which check() and emit() of "graph", "outline", "compute" and "schedule" need. `cache` is
+    the folder of the code cache (None: the user's; "": none).
 
-    `tier` "full" returns when optimized code is there. "auto" returns sooner, with a baseline that runs several times
-    slower and answers until a thread has compiled optimized code (Executable.wait waits for it); where the cache has
-    optimized code, it is used at once. "fast" stays with the baseline."""
+    `tier` "full" waits for optimized code. "auto" uses optimized code if the cache has it; otherwise it returns a
+    baseline that runs several times slower, until a background thread has compiled optimized code (Executable.wait
+    waits for it). "fast" compiles the baseline only."""
     folder = None if cache is None else os.fspath(cache)
     if example_inputs is not None:
         model = from_torch(model, example_inputs)
@@ -209,15 +211,17 @@ def training(model: Source, loss: str | Loss | None = "cross_entropy", optimizer
              parameters: Sequence[str] = (), frozen: Sequence[str] = (), clip_norm: float = 0, clip_value: float = 0,
              precision: str | None = None, loss_scale: float = 0, accumulate: int = 1, training_mode: bool = True, seed: int = 0,
              target: str = "host", threads: int = 0, strict: bool = False, cache: Path | None = None) -> Training:
-    """A training step of a model, compiled: step(x, labels) updates the parameters and gives the loss (docs/training.md).
+    """Compiles a training step of a model: step(x, labels) updates the parameters and returns the loss
+    (docs/training.md).
 
-    `loss`: "cross_entropy" (logits and integer labels), "mse", "l1", "bce_with_logits", a Loss with options, or None where the
-    model's first output is the loss. `parameters` and `frozen` are patterns of the names of initializers; without them, all
-    float ones of rank 1 or more that a gradient reaches are trained. `clip_norm` bounds the norm of all gradients together,
-    `clip_value` each element. `precision`: "bf16" or "f16" of products, whose parameters stay as they are; `loss_scale` 0 is
-    chosen by the steps for f16. `accumulate` steps make one update. `training_mode` False leaves dropout and batch
-    normalization as the model has them. `seed` is of random numbers. `threads`, `target` and `cache` are compile's; `strict`
-    gives the same bits whatever the number of threads."""
+    `loss` is "cross_entropy" (logits and integer labels), "mse", "l1", "bce_with_logits", a Loss with options, or
+    None if the model's first output is the loss. `parameters` and `frozen` are patterns of initializer names; without
+    them, all float initializers of rank 1 or more that a gradient reaches are trained. `clip_norm` bounds the global
+    gradient norm, `clip_value` each element. `precision` ("bf16" or "f16") is that of products; the parameters keep
+    their types. `loss_scale` 0 is dynamic for f16. The gradients of `accumulate` steps make one update. With
+    `training_mode` False, dropout and batch normalization keep the model's modes. `seed` is that of random ops.
+    `threads`, `target` and `cache` are those of compile; with `strict`, results are bitwise independent of the number
+    of threads."""
     return make_training(load(model), loss, optimizer, parameters=parameters, frozen=frozen, clip_norm=clip_norm,
                          clip_value=clip_value, precision=precision, loss_scale=loss_scale, accumulate=accumulate,
                          training_mode=training_mode, seed=seed, target=target,

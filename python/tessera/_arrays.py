@@ -36,7 +36,7 @@ PLAIN_NAMES = frozenset(_NAMES[dtype] for dtype in _PLAIN)  # of element types t
 
 
 def numpy_dtype(name: str) -> DType:
-    """The NumPy element type of one of ours: numpy_dtype("bf16")."""
+    """The NumPy dtype of an element type: numpy_dtype("bf16")."""
     return np.dtype(object) if name == "str" else _NUMPY[name]
 
 
@@ -135,8 +135,9 @@ def _tensor_from_interface(value: Any, gpu: int) -> Tensor:
 
 
 def tensor_from(value: Any, expected: str | None = None, gpu: int = -1, writable: bool = False) -> Tensor:
-    """A tensor over the value's own memory if it is contiguous and in native byte order, over a copy otherwise. `gpu`: where
-    an array on a GPU lies that does not say it. `writable`: so that others write to it."""
+    """A tensor that aliases the value's memory if it is contiguous and in native byte order, and a copy otherwise.
+    `gpu` is the GPU of an array in GPU memory that does not specify it. `writable` requires memory that may be
+    written to."""
     if isinstance(value, Tensor):
         return value
     numpy = isinstance(value, (np.ndarray, np.generic))
@@ -183,7 +184,7 @@ def object_array(shape: list[int], items: list[str]) -> Array:
 
 
 def array_from(tensor: Tensor) -> Array:
-    """A NumPy array over the tensor's memory (strings: an object array)."""
+    """A NumPy array that aliases the tensor's memory (for strings, an object array)."""
     if tensor.dtype == "str":
         return object_array(list(tensor.shape), tensor.strings())
     array = tensor.array()

@@ -7,10 +7,10 @@ _OTHERS = ("E0408", "E0410", "E0604", "E0605", "E07", "E08")  # limits, cancella
 
 
 class Error(Exception):
-    """What was wrong with a file, a model or an input.
+    """An error in a file, a model or an input.
 
-    `code` is explained in docs/errors.md; `hint` says what to do about it. A file that cannot be opened or written also is an
-    OSError; what a caller gave wrongly also is a ValueError.
+    docs/errors.md explains `code`; `hint` says what to do. Errors of opening or writing a file are also OSErrors;
+    errors in the caller's arguments are also ValueErrors.
     """
 
     def __new__(cls, code: str = "", *args: Any, **kwargs: Any) -> Error:
@@ -40,8 +40,8 @@ class FileError(Error, OSError):
 
 
 class InputError(Error, ValueError):
-    """A file's contents, a model, an input or an argument that is wrong."""
+    """An error in a file's contents, a model, an input or an argument."""
 
 
 class ModelWarning(UserWarning):
-    """What a model got wrong and is used in spite of; its text begins with a code of docs/errors.md."""
+    """A fault in a model that does not prevent its use; the text begins with a code of docs/errors.md."""

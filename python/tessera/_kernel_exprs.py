@@ -20,7 +20,7 @@ class Expr:
         return Expr(f"{buffer}[{', '.join(p.text for p in parts)}]", dtype, _merged(parts))
 
     def beside(self, other: Any) -> Expr:
-        """`other`, where a number takes this one's element type."""
+        """`other` as an operand; a number takes the element type of this expression."""
         return other if isinstance(other, Expr) else _constant(other, self.dtype)
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class Expr:
 
 
 class Axis(Expr):
-    """Runs from 0 to its extent."""
+    """An axis, over [0, extent)."""
 
     def __init__(self, name: str, extent: int | str | Expr) -> None:
         super().__init__(name, "i64")
@@ -88,7 +88,7 @@ class Axis(Expr):
 
 
 class Reduction:
-    """What a stage combines over axes."""
+    """A reduction over axes, as the value of a stage."""
 
     def __init__(self, sign: str, value: Expr, over: Axis | Iterable[Axis]) -> None:
         self.sign, self.value = sign, value
@@ -118,7 +118,7 @@ def smallest(value: Expr, over: Axis | Iterable[Axis]) -> Reduction:
 
 
 def function(name: str, *args: Any) -> Expr:
-    """A function by its name: exp, log, sqrt, tanh, erf, floor, pow, atan2, ..."""
+    """Calls a function by name: exp, log, sqrt, tanh, erf, floor, pow, atan2, ..."""
     parts = _alike(args)
     dtype = "bool" if name in ("isnan", "isinf") else parts[0].dtype
     return Expr(f"{name}({', '.join(p.text for p in parts)})", dtype, _merged(parts))
@@ -153,7 +153,7 @@ def not_(a: Expr) -> Expr:
 
 
 def select(condition: Expr, then: Any, otherwise: Any) -> Expr:
-    """The branch not taken is not evaluated: an element out of bounds may stand there."""
+    """The conditional expression. The branch not taken is not evaluated, so it may access elements out of bounds."""
     a, b = _alike((then, otherwise))
     return Expr(f"select({condition.text}, {a.text}, {b.text})", a.dtype, _merged([condition, a, b]))
 

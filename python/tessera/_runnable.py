@@ -149,14 +149,15 @@ class Runnable:
     def run(self, inputs: Inputs, *, outputs: Sequence[str] | str | None = None,
             out: Outs | None = None, seed: int = 0, max_work: int | None = None,
             progress: Progress | None = None) -> dict[str, Any]:
-        """Computes the outputs, by name. Inputs by name, in order, or one array for one input: NumPy arrays, PyTorch's
-        tensors, anything with __dlpack__ or __cuda_array_interface__, numbers, lists for sequences, None for an empty
-        optional. Contiguous ones are read where they lie. Outputs are tensors where an input is one, else NumPy arrays.
+        """Returns the outputs by name. Inputs are passed by name, in order, or as one array for a single input. They
+        are NumPy arrays, PyTorch tensors, anything with __dlpack__ or __cuda_array_interface__, numbers, lists for
+        sequences, or None for an empty optional. Contiguous ones are read in place. Outputs are PyTorch tensors if an
+        input is one, else NumPy arrays.
 
-        `outputs` names those that are wanted (all). `out` takes arrays to write outputs to, by name, in order (None: none
-        for that one), or one array for one output. On a GPU, inputs that lie there are used there, PyTorch's stream is
-        followed, and the call does not wait for outputs that stay there. `progress(node, done, total)` is called after each
-        node."""
+        `outputs` names the requested outputs (default: all). `out` takes arrays to write outputs to, by name, in
+        order (None to skip one), or as one array for a single output. On a GPU, inputs in its memory are used in
+        place, the run is enqueued on PyTorch's current stream, and the call does not wait for outputs that stay
+        there. `progress(node, done, total)` is called after each node."""
         if seed:
             seed = number("seed", seed, 0, (1 << 64) - 1)
         if outputs is None and max_work is None and progress is None:
@@ -173,15 +174,15 @@ class Runnable:
     def run_async(self, inputs: Inputs, *, outputs: Sequence[str] | str | None = None,
                   out: Outs | None = None, seed: int = 0,
                   max_work: int | None = None) -> concurrent.futures.Future[dict[str, Any]]:
-        """The same on another thread: a future of what run returns. `await asyncio.wrap_future(...)` waits for it."""
+        """Runs on another thread and returns a future of run's result. `await asyncio.wrap_future(...)` waits for it."""
         if seed:
             seed = number("seed", seed, 0, (1 << 64) - 1)
         chosen = self._chosen_outputs(outputs)
         return _workers().submit(self._run_elsewhere, *self._placed(inputs, out, chosen), chosen, seed, max_work)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The outputs for inputs in order or by name: one value, or a tuple. `out` takes arrays to write outputs to, as that
-        of `run` does, where no input has that name."""
+        """Returns the output, or a tuple of the outputs, for inputs in order or by name. `out` is that of `run`,
+        unless an input has that name."""
         if self._caller is not None:
             found = self._caller.call(args, kwargs)
             if found is not None:
@@ -230,17 +231,17 @@ def _named_out(out: Outs | None, chosen: list[str]) -> Mapping[str, Any]:
         return {chosen[0]: out}
     for name in out:
         if name not in chosen:
-            raise Error("E0401", f'out names "{name}", which is no output that is asked for', hint=f"there are: {', '.join(chosen)}")
+            raise Error("E0401", f'out names "{name}", which is not a requested output', hint=f"there are: {', '.join(chosen)}")
     return {name: into for name, into in out.items() if into is not None}
 
 
 class Model(Runnable):
-    """A model that can be inspected, run and written back. Make one with load, from_onnx, parse or demo."""
+    """A model, which can be inspected, run and saved. Created by load, from_onnx, parse or demo."""
 
     _held: _Model
 
     def metadata(self) -> Metadata:
-        """What the file says about itself: producer, versions, descriptions, and its own keys and values (`custom`)."""
+        """The file's metadata: producer, versions, descriptions, and custom keys and values (`custom`)."""
         return self._held.metadata()
 
     def summary(self) -> Summary:
@@ -248,17 +249,17 @@ class Model(Runnable):
         return self._held.summary()
 
     def peak_bytes(self, **symbols: int) -> int | None:
-        """The most that inputs, results and outputs take at the same time; symbolic dims are sized by name (1 otherwise).
-        None where a size is not known."""
+        """The largest memory that inputs, intermediate results and outputs occupy at the same time, for sizes of
+        symbolic dims by name (1 by default). None if a size is unknown."""
         return self._held.peak_bytes(check_symbols(symbols, self.inputs))
 
     @property
     def warnings(self) -> list[FoundWarning]:
-        """What the file got wrong: code, message, where and hint of each."""
+        """The warnings of reading the file, each with code, message, where and hint."""
         return list(self._held.warnings)
 
     def random_inputs(self, seed: int = 0, **symbols: int) -> dict[str, Any]:
-        """Inputs of the right types; symbolic dims are sized by name (1 otherwise)."""
+        """Random inputs, for sizes of symbolic dims by name (1 by default)."""
         drawn = self._held.random_inputs(number("seed", seed, 0), check_symbols(symbols, self.inputs))
         return {name: value_from(datum) for name, datum in drawn.items()}
 
@@ -291,13 +292,14 @@ def _unpickle_model(source: bytes | str, strict: bool) -> Model:
 
 
 class Executable(Runnable):
-    """A model as machine code. Safe to call from many threads at once. Make one with compile, or load one that was saved."""
+    """A compiled model. Thread-safe. Created by compile, or loaded from a file that save wrote."""
 
     _held: _Executable
 
     @property
     def report(self) -> CompileReport:
-        """Kernels and steps, time by phase, what was decided and why, which nodes no kernel computes."""
+        """Numbers of kernels and steps, time by phase, optimization decisions with reasons, and nodes that no kernel
+        computes."""
         return self._held.report
 
     @property
@@ -305,34 +307,34 @@ class Executable(Runnable):
         return self._held.weight_bytes
 
     def arena_bytes(self, **symbols: int) -> int | None:
-        """What a run takes besides weights; symbolic dims are sized by name (1 otherwise). None where it is not known."""
+        """The memory of a run besides weights, for sizes of symbolic dims by name (1 by default). None if unknown."""
         return self._held.arena_bytes(check_symbols(symbols, self.inputs))
 
     def profile(self, inputs: Inputs, runs: int = 10) -> list[StepProfile]:
-        """The time of each step, the median of some runs."""
+        """The time of each step, as the median of several runs."""
         return list(self._held.profile(self._data(inputs), number("runs", runs, 1)))
 
     def check(self, inputs: Inputs) -> list[tuple[str, float]]:
-        """Each step against the reference: its label, and the largest difference relative to the largest value."""
+        """Compares each step with the reference: its label, and the largest difference relative to the largest value."""
         return list(self._held.check(self._data(inputs)))
 
     def wait(self) -> None:
-        """Waits for optimized code where a baseline answers until then (tier="auto"): report.tier becomes "full". Raises the
-        error with which compiling it failed; the baseline goes on answering. profile, check, emit and save wait too."""
+        """With tier="auto", waits for optimized code, after which report.tier is "full". Raises the error if
+        compiling it failed; the baseline then remains in use. profile, check, emit and save wait too."""
         self._held.wait()
 
     def emit(self, what: str) -> str:
-        """A stage as text: "graph", "outline" (without the weights' bytes), "compute" or "schedule", which need
-        keep_weights; "kernel", "llvm" or "asm"."""
+        """A compilation stage as text: "graph", "outline" (without the data of weights), "compute" or "schedule",
+        which need keep_weights; "kernel", "llvm" or "asm"."""
         return self._held.emit(what)
 
     def save(self, path: Path) -> None:
-        """Writes one file, for this processor and this build of Tessera, that Executable.load reads."""
+        """Writes one file for Executable.load, for this processor and this build of Tessera."""
         self._held.save(os.fspath(path))
 
     @staticmethod
     def load(path: Path) -> Executable:
-        """What save wrote. Its weights stay in the file, which is mapped."""
+        """Loads a file that save wrote. Its weights are memory-mapped."""
         return Executable(_Executable.load(os.fspath(path)))
 
     def _repr_html_(self) -> str:

@@ -22,7 +22,7 @@ LearningRate = float | Callable[[int], float]  # a number, or one for each updat
 
 @dataclass(frozen=True)
 class SGD:
-    """Stochastic gradient descent, with momentum and Nesterov's."""
+    """Stochastic gradient descent, with momentum and Nesterov momentum."""
 
     learning_rate: LearningRate = 1e-2
     momentum: float = 0
@@ -65,7 +65,7 @@ class Adagrad:
 
 @dataclass(frozen=True)
 class Lion:
-    """The sign of a moving average; weight decay is decoupled."""
+    """Lion, with decoupled weight decay."""
 
     learning_rate: LearningRate = 1e-4
     beta1: float = 0.9
@@ -79,7 +79,7 @@ Optimizer = SGD | Adam | AdamW | Adagrad | Lion
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss with what is particular about it: Loss("cross_entropy", label_smoothing=0.1)."""
+    """A loss with its options: Loss("cross_entropy", label_smoothing=0.1)."""
 
     kind: str = "cross_entropy"
     output: str = ""  # of the model, that the loss is of; empty: its first
@@ -100,7 +100,8 @@ def warmup_cosine(peak: float, updates: int, warmup: int = 0, floor: float = 0) 
 
 
 class Training:
-    """A compiled training step with its parameters and the optimizer's state. Calling it makes one step and gives the loss."""
+    """A compiled training step with its parameters and optimizer state. Calling it executes one step and returns the
+    loss."""
 
     def __init__(self, held: _Training, schedule: Callable[[int], float] | None) -> None:
         self._held = held
@@ -110,7 +111,7 @@ class Training:
 
     @property
     def inputs(self) -> list[Port]:
-        """What a step takes: the model's inputs, then "target"."""
+        """The inputs of a step: the model's inputs, then "target"."""
         return list(self._held.inputs)
 
     def _batch(self, values: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Datum]:
@@ -140,16 +141,17 @@ class Training:
         return self.report.loss
 
     def evaluate(self, *values: Any, **named: Any) -> tuple[float, dict[str, Any]]:
-        """The loss, and the model's outputs as they are used: no dropout, batch normalization by its running statistics."""
+        """The loss and the model's outputs in inference mode: no dropout, and batch normalization uses running
+        statistics."""
         loss, outputs = self._held.evaluate(self._batch(values, named))
         return loss, {name: value_from(datum) for name, datum in zip(self._names, outputs)}
 
     def parameters(self) -> dict[str, Array]:
-        """Arrays over the parameters' own memory: what is written there, the next step reads."""
+        """Arrays that alias the parameters' memory: the next step uses what is written to them."""
         return {name: array_from(tensor) for name, tensor in self._held.parameters}
 
     def state(self) -> dict[str, Array]:
-        """The same of what the optimizer remembers, and of running statistics."""
+        """The same for the optimizer state and running statistics."""
         return {name: array_from(tensor) for name, tensor in self._held.state}
 
     @property
@@ -163,12 +165,12 @@ class Training:
 
     @property
     def updates(self) -> int:
-        """How many there were."""
+        """The number of updates so far."""
         return self._held.updates
 
     @property
     def skipped(self) -> int:
-        """Steps whose gradients were not finite, with loss scaling."""
+        """The number of steps skipped because of non-finite gradients."""
         return self._held.skipped
 
     @property
@@ -176,25 +178,25 @@ class Training:
         return self._held.loss_scale
 
     def save(self, path: Path, extra: Mapping[str, str] | None = None) -> None:
-        """Parameters, optimizer state, counts and the seed, as safetensors. The file appears whole or not at all. `extra` is text
-        of your own."""
+        """Atomically writes parameters, optimizer state, counters and the seed in the safetensors format. `extra` is
+        custom text."""
         self._held.save(os.fspath(path), dict(extra or {}))
 
     def load(self, path: Path) -> dict[str, str]:
-        """What save wrote: the next steps give the same losses, to the bit. Returns save's `extra`."""
+        """Loads what save wrote; the losses of the next steps are bitwise equal. Returns the `extra` of save."""
         return self._held.load(os.fspath(path))
 
     def trained(self) -> Model:
-        """The model with the parameters as they are now."""
+        """The model with the current parameters."""
         return Model(self._held.trained())
 
     def export(self, path: Path) -> None:
-        """The same as a file: .onnx, or Tessera's text form."""
+        """Saves the trained model as .onnx or in the text form."""
         self.trained().save(path)
 
     @property
     def executable(self) -> Executable:
-        """Of one step: report, emit."""
+        """The compiled step, with report and emit."""
         return Executable(self._held.executable)
 
     _names: list[str]

@@ -1,4 +1,5 @@
-"""Kernels by hand: a Compute says what, a Schedule how, and build gives machine code over NumPy arrays.
+"""Handwritten kernels: a Compute specifies what is computed and a Schedule how; build returns a function over NumPy
+arrays.
 
     c = Compute("matmul")
     a, b, out = c.input("a", (m, k)), c.input("b", (k, n)), c.output("c", (m, n))
@@ -11,8 +12,8 @@
     s.vectorize(inner)
     s.build()(x, y, z)
 
-Loops and stages go by their names. A step that is not allowed raises Error with code E0602, and changes nothing. All
-primitives are in docs/schedules.md, and tutorial/matmul.py uses most of them.
+Loops and stages are identified by name. A rejected primitive raises Error with code E0602 and changes nothing.
+docs/schedules.md lists all primitives, and tutorial/matmul.py uses most of them.
 """
 
 from __future__ import annotations
@@ -63,12 +64,12 @@ class Compute:
         self._names: set[str] = set()
 
     def size(self, name: str) -> Expr:
-        """A size that is only known when the kernel is called, for use in shapes and extents."""
+        """A dynamic size, for use in shapes and extents."""
         self._sizes.append(self._fresh(name))
         return Expr(name, "i64")
 
     def input(self, name: str, shape: Sequence[Size], dtype: str = "f32", *, known: bool = False) -> Buffer:
-        """A parameter. What is done to `known` ones alone is done once, when the kernel is built with them."""
+        """A parameter. Work on `known` (constant) parameters alone is done once, when the kernel is built with them."""
         if known:
             self._known.append(name)
         return self._declare(self._parameters, name, shape, dtype)
@@ -77,11 +78,11 @@ class Compute:
         return self._declare(self._parameters, name, shape, dtype)
 
     def buffer(self, name: str, shape: Sequence[Size], dtype: str = "f32") -> Buffer:
-        """What one stage writes and others read: stored at the stage's axes."""
+        """An intermediate buffer, which one stage writes, indexed by its axes, and others read."""
         return self._declare(self._inner, name, shape, dtype, " global")
 
     def stage(self, name: str, element: Expr, value: Expr | Reduction | float, *, axes: Iterable[Axis] | None = None) -> None:
-        """For all axes (those in `element`, unless others are given): element = value."""
+        """Adds a stage: element = value, for all axes (by default, those in `element`)."""
         running = list(element.axes if axes is None else axes)
         over: tuple[Axis, ...] = ()
         sign = "="
@@ -109,15 +110,15 @@ class Compute:
 
 
 class Function:
-    """A kernel as machine code."""
+    """A compiled kernel."""
 
     def __init__(self, held: KernelFunction) -> None:
         self._held = held
         self.arguments: list[Argument] = held.arguments
 
     def __call__(self, *arrays: np.ndarray) -> Any:
-        """Runs on arrays in the order of `arguments`, writing into those that are written. Where just the inputs are
-        given, the outputs are made, and returned."""
+        """Runs the kernel on arrays in the order of `arguments` and writes to its outputs. If only the inputs are
+        given, allocates and returns the outputs."""
         made: list[np.ndarray] = []
         given = list(arrays)
         if len(given) < len(self.arguments) and len(given) == len([a for a in self.arguments if not a.written]):
@@ -148,7 +149,7 @@ class Function:
 
 
 class Schedule:
-    """How a Compute (or the text of one) is carried out. At first: plain loops."""
+    """A schedule of a Compute (or its text). Initially, plain loops."""
 
     def __init__(self, compute: Compute | str) -> None:
         self._held = KernelSchedule.parse(str(compute))
@@ -160,7 +161,7 @@ class Schedule:
         return made
 
     def apply(self, primitive: str, *args: Any) -> list[str]:
-        """A primitive by its name: the names of loops and stages that it made."""
+        """Applies a primitive by name and returns the names of the loops and stages that it created."""
         return self._held.apply(primitive, [str(arg) for arg in args])
 
     def copy(self) -> Schedule:
@@ -177,24 +178,25 @@ class Schedule:
         return [name for name, _ in self._held.loops(stage)]
 
     def extents(self, stage: str) -> dict[str, str]:
-        """By loop, where the stage is computed whole."""
+        """The extents by loop, if the stage is computed as a whole."""
         return dict(self._held.loops(stage))
 
     def compute(self) -> str:
-        """What is computed, as text, after the steps so far."""
+        """The Compute as text, after the primitives so far."""
         return self._held.compute()
 
     def trace(self) -> str:
-        """The steps so far, one on each line: what replay takes."""
+        """The primitives so far, one on each line, for replay."""
         return self._held.trace()
 
     def lower(self) -> str:
-        """The loops as they will run."""
+        """The kernel that the schedule lowers to, as text."""
         return self._held.lower()
 
     def build(self, threads: int = 1, known: Mapping[str, Any] | None = None) -> Function:
-        """Machine code. `threads` is the most that a call uses (0: one for each core). `known` gives parameters that were
-        declared so: what is done to those alone is done now, and calls do not take them."""
+        """Compiles the kernel. `threads` is the maximum number of threads of a call (0: one for each core). `known`
+        has the values of the parameters declared known: work on them alone is done now, and calls do not take
+        them."""
         return Function(self._held.build(threads, {name: tensor_from(value) for name, value in (known or {}).items()}))
 
     # Loops.
@@ -264,11 +266,11 @@ class Schedule:
         self.apply("compute_root", stage)
 
     def cache_read(self, stage: str, buffer: str | int, scope: str) -> str:
-        """The new stage. A buffer goes by its name or its number."""
+        """Returns the new stage. `buffer` is a name or a number."""
         return self.apply("cache_read", stage, buffer, scope)[0]
 
     def cache_write(self, stage: str, scope: str) -> str:
-        """The new last stage."""
+        """Returns the new last stage."""
         return self.apply("cache_write", stage, scope)[0]
 
     def set_scope(self, stage: str, scope: str) -> None:
@@ -321,17 +323,17 @@ class Schedule:
 
 
 def default_schedule(compute: Compute | str, threads: int = 1) -> Schedule:
-    """The schedule that compile chooses for such a computation on this processor."""
+    """The schedule that compile chooses for this computation on this CPU."""
     return Schedule._of(KernelSchedule.automatic(str(compute), threads))
 
 
 def replay(compute: Compute | str, trace: str) -> Schedule:
-    """The steps of another schedule's trace, applied to a Compute of the same stages."""
+    """Applies the trace of another schedule to a Compute with the same stages."""
     return Schedule._of(KernelSchedule.replay(str(compute), trace))
 
 
 def processor(target: str = "host") -> dict[str, int]:
-    """What schedules are chosen by: vector_bytes, vector_registers, lane_multiply, l1_bytes, ..."""
+    """The machine description for choosing schedules: vector_bytes, vector_registers, lane_multiply, l1_bytes, ..."""
     return _describe_processor(target)
 
 

@@ -53,7 +53,7 @@ void check_failed(const char* file, int line, const char* condition, const std::
         fmt::print(stderr, "  in pass: {}\n", scope->pass);
         if (scope->reproducer) write_reproducer(*scope);
     }
-    fmt::print(stderr, "  this is a fault of tessera, not of your input; please report it with the reproducer\n");
+    fmt::print(stderr, "  this is a bug in Tessera, not in your input; please report it with the reproducer\n");
     std::abort();
 }
 

@@ -1,6 +1,6 @@
-// CHECK(condition, ...): our own mistakes. It throws InternalError, which only protect() catches, at the public API
-// (base/protect.h). In debug builds, and where TESSERA_ABORT=1, it aborts instead: it names the pass in progress and
-// leaves a reproducer where one is set.
+// CHECK(condition, ...) asserts an internal invariant. A failure throws InternalError, which only protect() catches, at
+// the public API (base/protect.h). In debug builds, and with TESSERA_ABORT=1, it aborts instead: it prints the current
+// pass and writes a reproducer if one is set.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ class InternalError : public std::logic_error {
 bool aborts_on_fault();
 [[noreturn]] void check_failed(const char* file, int line, const char* condition, const std::string& message);
 
-// While one of these lives on this thread, a failing CHECK names its pass and writes what `reproducer` gives to a file.
+// While it exists, a failing CHECK on this thread names `pass` and writes the result of `reproducer` to a file.
 class CheckScope {
    public:
     CheckScope(std::string pass, std::function<std::string()> reproducer);

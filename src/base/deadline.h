@@ -1,4 +1,4 @@
-// A moment by the wall's clock from which on nothing more is begun; none, unless it is said.
+// A point in wall-clock time after which no new work is started. There is none by default.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ class Deadline {
     using Clock = std::chrono::steady_clock;
     Deadline() = default;
     static Deadline in(double seconds) { return Deadline().within(seconds); }
-    // The earlier one of this and so many seconds from now.
+    // The earlier of this deadline and `seconds` from now.
     Deadline within(double seconds) const {
         Deadline out = *this;
         if (seconds < kLong)
@@ -20,12 +20,12 @@ class Deadline {
         return out;
     }
     bool passed() const { return at_ != Clock::time_point::max() && Clock::now() >= at_; }
-    // Seconds; not below 0, and very many where there is none.
+    // Remaining seconds, at least 0; a very large number if there is no deadline.
     double left() const {
         if (at_ == Clock::time_point::max()) return kLong;
         return std::max(0.0, std::chrono::duration<double>(at_ - Clock::now()).count());
     }
-    // So much of what is left.
+    // A deadline after this part of the remaining time.
     Deadline share(double part) const { return within(part * left()); }
 
   private:

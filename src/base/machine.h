@@ -1,4 +1,4 @@
-// What default schedules need to know of a processor or GPU, and no more. Read from the host, or by the name of a target.
+// The properties of a CPU or GPU that default schedules depend on, detected on the host or given by a target name.
 #pragma once
 
 #include <algorithm>
@@ -16,19 +16,19 @@ struct Machine {
     int vector_bytes = 16;            // of one register
     int vector_registers = 32;
     int fma_pipes = 2, fma_latency = 4;
-    bool lane_multiply = false;       // multiplies a register by one lane of another (NEON): broadcasts cost nothing from registers
-    bool load_broadcast = false;      // multiplies by an element in memory, repeated (AVX-512): broadcasts cost nothing from memory
-    bool masked = false;              // vector loads and stores of some lanes only
+    bool lane_multiply = false;       // has multiply-by-lane instructions (NEON): broadcasts from registers are free
+    bool load_broadcast = false;      // has memory broadcast operands (AVX-512): broadcasts from memory are free
+    bool masked = false;              // has masked vector loads and stores
     int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 0;  // of one core; l3 shared
-    int cores = 1;                    // of a GPU: its SMs
-    bool blocks = false;              // runs blocks of threads: a GPU
-    double flops = 0, bandwidth = 0;  // of a GPU, in a second: operations of large products of f32, bytes of memory
-    int64_t shared_bytes = 0;         // of a GPU: that a block may have
-    double launch = 0;                // of a GPU: seconds that a kernel of little work takes among others
-    int64_t barrier = 400'000;        // multiply-adds of one core in the time that threads take to meet
+    int cores = 1;                    // for a GPU: SMs
+    bool blocks = false;              // runs thread blocks: a GPU
+    double flops = 0, bandwidth = 0;  // for a GPU, per second: operations of large f32 products, bytes of memory
+    int64_t shared_bytes = 0;         // for a GPU: maximum shared memory of a block
+    double launch = 0;                // for a GPU: seconds that a small kernel takes among others
+    int64_t barrier = 400'000;        // cost of a thread barrier, in multiply-adds of one core
     std::vector<std::string> features = {};  // by LLVM's names: "dotprod", "avx512vnni"
 
-    // There is an instruction for sums of products of bytes.
+    // Has dot-product instructions for bytes.
     bool multiplies_bytes() const { return has("dotprod") || has("avx512vnni") || has("avxvnni"); }
     bool has(std::string_view feature) const {
         return std::find(features.begin(), features.end(), feature) != features.end();

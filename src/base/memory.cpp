@@ -53,7 +53,7 @@ Result<std::shared_ptr<void>> allocate_bytes(int64_t bytes) {
     void* p = zeroed(size);
     if (!p) {
         in_use -= size;
-        return Error(Code::E0408, "the system has no {} bytes left", size);
+        return Error(Code::E0408, "the system cannot allocate {} bytes", size);
     }
     return std::shared_ptr<void>(p, [size](void* q) {
         size >= kMapFrom ? void(munmap(q, size)) : std::free(q);

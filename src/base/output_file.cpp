@@ -49,14 +49,14 @@ Result<OutputFile> OutputFile::create(const fs::path& target) {
     std::error_code ignored;
     fs::file_status status = fs::status(target, ignored);
     if (fs::exists(status) && !fs::is_regular_file(status))
-        return Error(Code::E0105, "cannot write \"{}\": it is there and is not a file", target.string())
+        return Error(Code::E0105, "cannot write \"{}\": it exists and is not a file", target.string())
             .hint("name a file");
     std::string temporary = target.string() + ".XXXXXX";
     int fd = ::mkstemp(temporary.data());
     if (fd < 0) {
         int reason = errno;
         return Error(Code::E0105, "cannot write \"{}\": {}", target.string(), std::strerror(reason))
-            .hint("check that the folder is there and may be written to");
+            .hint("check that the folder exists and is writable");
     }
     // mkstemp makes it private; give it the rights a new file would have.
     mode_t mask = ::umask(0);

@@ -56,10 +56,10 @@ Error fault_error(const std::string& what, const std::string& pass, const Reprod
     if (!folder.empty())
         return std::move(error)
             .note("reproducer: {}", folder)
-            .hint("this is a fault of tessera, not of your input; please report it with the reproducer");
-    return std::move(error).hint("this is a fault of tessera, not of your input; please report it with the model");
+            .hint("this is a bug in Tessera, not in your input; please report it with the reproducer");
+    return std::move(error).hint("this is a bug in Tessera, not in your input; please report it with the model");
 }
 
-Error memory_error(const std::string& pass) { return Error(Code::E0408, "there is not enough memory ({})", pass); }
+Error memory_error(const std::string& pass) { return Error(Code::E0408, "out of memory ({})", pass); }
 
 }  // namespace tessera

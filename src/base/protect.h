@@ -1,4 +1,4 @@
-// Where the public API begins: a fault of ours below it comes back as an error, and the caller's process goes on.
+// Wraps the public API: an internal error below it is returned as an Error, and the process continues.
 #pragma once
 
 #include <new>
@@ -8,19 +8,19 @@
 
 namespace tessera {
 
-// What shows a fault again: a file that is there already, or a text and the name of the file to keep it in.
+// A reproducer of an internal error: an existing file, or a text and the name of the file to write it to.
 struct Reproducer {
     std::string file = {};
     std::string name = "model.tsr";
     std::function<std::string()> text = {};
 };
 
-// E0801 with the folder in which the reproducer, what happened and this version were kept.
+// E0801, with the folder to which the reproducer, the failure and the version were written.
 Error fault_error(const std::string& what, const std::string& pass, const Reproducer& reproducer);
 Error memory_error(const std::string& pass);  // E0408
 
-// f's result; E0801 where a CHECK fails in it, on whatever thread it works. This and attempt() are where an exception
-// crosses folders: what had been built is destroyed on its way here.
+// Returns f's result, or E0801 if a CHECK fails in it, on any thread. Only here and in attempt() do exceptions cross
+// component boundaries; objects are destroyed by stack unwinding.
 template <typename F>
 auto protect(const std::string& pass, const Reproducer& reproducer, F&& f) -> decltype(f()) {
     CheckScope scope(
@@ -36,7 +36,7 @@ auto protect(const std::string& pass, const Reproducer& reproducer, F&& f) -> de
     }
 }
 
-// f's result; where a CHECK fails in it, that as an error and nothing kept: for what can be done in another way.
+// Returns f's result, or an error without a reproducer if a CHECK fails in it. For work that has a fallback.
 template <typename F>
 auto attempt(const std::string& what, F&& f) -> decltype(f()) {
     try {

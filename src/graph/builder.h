@@ -1,5 +1,5 @@
-// Builds graphs without a Result at every step: the first error sticks, later calls do nothing, finish() reports it.
-// Used by expansions, the importer's adapters, models written in C++ and tests.
+// Builds graphs without a Result at every step: after the first error, calls do nothing, and finish() returns that
+// error. Used by expansions, the importer's version conversions, models written in C++ and tests.
 #pragma once
 
 #include "graph/graph.h"
@@ -10,7 +10,7 @@ class Builder {
    public:
     explicit Builder(Graph& graph, std::string where = {}) : graph_(&graph), where_(std::move(where)) {}
 
-    // One node; its first output (null after an error). Inputs may be null: not given.
+    // Adds a node and returns its first output (null after an error). Null inputs are absent.
     Value* op(std::string_view name, std::vector<Value*> inputs, AttrMap attrs = {});
     std::vector<Value*> ops(std::string_view name, std::vector<Value*> inputs, AttrMap attrs, size_t outputs);
 
@@ -19,14 +19,14 @@ class Builder {
     Value* scalar(double v, DType dtype);  // rank 0
     Value* scalar_like(double v, Value* x);  // of x's element type
 
-    // Shorthands for what expansions use most.
+    // Shorthands for common ops.
     Value* add(Value* a, Value* b) { return op("add", {a, b}); }
     Value* sub(Value* a, Value* b) { return op("sub", {a, b}); }
     Value* mul(Value* a, Value* b) { return op("mul", {a, b}); }
     Value* div(Value* a, Value* b) { return op("div", {a, b}); }
     Value* matmul(Value* a, Value* b) { return op("matmul", {a, b}); }
     Value* transpose(Value* x, std::vector<int64_t> perm) { return op("transpose", {x}, {{"perm", Attr(perm)}}); }
-    Value* cast(Value* x, DType to);  // x itself if it has that type
+    Value* cast(Value* x, DType to);  // x itself if it already has that type
     Value* reshape(Value* x, const std::vector<int64_t>& shape) { return op("reshape", {x, ints(shape)}); }
     Value* unsqueeze(Value* x, const std::vector<int64_t>& axes) { return op("unsqueeze", {x, ints(axes)}); }
     Value* squeeze(Value* x, const std::vector<int64_t>& axes) { return op("squeeze", {x, ints(axes)}); }

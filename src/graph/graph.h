@@ -1,7 +1,7 @@
-// The tensor graph: what a model computes. Nodes in static single assignment form use values; a value is a graph input, a
-// constant, or an output of one node. A nested graph (an attribute of control flow) may use values of the graphs around
-// it. Nodes are kept in an order in which every value is defined before it is used (verify.h lists the invariants).
-// Nothing here has an effect or aliases: a value never changes, and a node can be dropped when nobody uses its outputs.
+// The tensor graph, an SSA-form IR of models. Nodes use values; a value is a graph input, a constant, or an output of
+// one node. A nested graph (an attribute of a control-flow op) may use values of the enclosing graphs. Nodes are stored
+// in an order in which every value is defined before it is used (verify.h lists the invariants). There are no side
+// effects and no aliasing: values are immutable, and a node whose outputs are unused can be erased.
 #pragma once
 
 #include <memory>
@@ -19,9 +19,9 @@ namespace tessera {
 class Node;
 
 struct Use {
-    Graph* graph;  // where the use stands, which may be nested in the value's graph
-    Node* node;    // null: an output of that graph
-    size_t index;  // which input, or which output
+    Graph* graph;  // the graph that contains the use; it may be nested in the value's graph
+    Node* node;    // null: the use is an output of that graph
+    size_t index;  // number of the input or output
     bool operator==(const Use&) const = default;
 };
 
@@ -31,15 +31,15 @@ class Value {
     Kind kind() const { return kind_; }
     bool is_constant() const { return kind_ == Kind::Constant; }
     const Type& type() const { return type_; }
-    const std::string& name() const { return name_; }  // unique in its graph and the graphs around it; never empty
+    const std::string& name() const { return name_; }  // unique in its graph and the enclosing graphs; never empty
     Graph& graph() const { return *graph_; }
-    Node* node() const { return node_; }               // of a result
-    size_t index() const { return index_; }            // its place among the node's outputs, or the graph's inputs
-    const std::vector<Use>& uses() const { return uses_; }  // also by nodes of nested graphs
+    Node* node() const { return node_; }               // that defines a result
+    size_t index() const { return index_; }            // among the node's outputs, or the graph's inputs
+    const std::vector<Use>& uses() const { return uses_; }  // including those in nested graphs
 
-    // A constant's elements; an input's default where it has one.
+    // The elements of a constant, or the default of an input, if any.
     const std::optional<Tensor>& tensor() const { return tensor_; }
-    // Integer contents as expressions, where inference found them (shape arithmetic).
+    // Integer contents as symbolic expressions, if inference found them (shape arithmetic).
     const std::optional<std::vector<Expr>>& contents() const { return contents_; }
 
     void set_type(Type type) { type_ = std::move(type); }
@@ -63,8 +63,8 @@ class Node {
    public:
     const OpDef& op() const { return *op_; }
     bool is(Trait t) const { return op_->has(t); }
-    const std::string& name() const { return name_; }  // as the model gave it; may be empty
-    const std::vector<Value*>& inputs() const { return inputs_; }  // null where an optional input is not given
+    const std::string& name() const { return name_; }  // the name in the model; may be empty
+    const std::vector<Value*>& inputs() const { return inputs_; }  // null for absent optional inputs
     Value* input(size_t i) const { return i < inputs_.size() ? inputs_[i] : nullptr; }
     size_t output_count() const { return outputs_.size(); }
     Value* output(size_t i = 0) const { return outputs_[i].get(); }
@@ -74,8 +74,8 @@ class Node {
     const std::map<std::string, std::string>& metadata() const { return metadata_; }
     std::map<std::string, std::string>& metadata() { return metadata_; }
     Graph& graph() const { return *graph_; }
-    std::string where() const;  // model.onnx: node "conv1" (Conv)
-    OpView view() const;        // with the inputs' types, constants and contents, and the outputs' types
+    std::string where() const;  // its location for messages: model.onnx: node "conv1" (Conv)
+    OpView view() const;        // with types, constants and contents of the inputs, and types of the outputs
 
    private:
     friend class Graph;
@@ -89,9 +89,9 @@ class Node {
     std::map<std::string, std::string> metadata_;
 };
 
-// What a model says of itself beyond its graph; kept so that it can be written back.
+// Metadata of a model, preserved for writing it back.
 struct ModelInfo {
-    std::string source;          // the file it came from, for messages
+    std::string source;          // the file that it was read from, for messages
     std::string producer_name, producer_version, domain, doc_string;
     int64_t model_version = 0, ir_version = 0;
     int opset = 0;               // of the default domain; 0: the newest
@@ -100,15 +100,15 @@ struct ModelInfo {
     bool operator==(const ModelInfo&) const = default;
 };
 
-// Everything needed to add a node.
+// The arguments of Graph::add.
 struct NodeSpec {
     const OpDef* op;
     std::vector<Value*> inputs;
     AttrMap attrs = {};
     size_t outputs = 1;
     std::string name = {};
-    std::vector<std::string> output_names = {};  // empty or missing ones get a fresh name
-    std::vector<bool> given = {};                // all, if empty
+    std::vector<std::string> output_names = {};  // empty and missing names are generated
+    std::vector<bool> given = {};                // empty: all outputs
     std::map<std::string, std::string> metadata = {};
 };
 
@@ -120,19 +120,19 @@ class Graph {
 
     const std::string& name() const { return name_; }
     void set_name(std::string name) { name_ = std::move(name); }
-    Graph* outer() const { return outer_; }  // the graph around this one
+    Graph* outer() const { return outer_; }  // the enclosing graph
     Graph& outermost();
     ModelInfo& info() { return info_; }      // of the outermost graph
     const ModelInfo& info() const { return info_; }
     std::string doc_string;
     std::map<std::string, std::string> metadata;
 
-    // Building. Names are made unique by a suffix; `constant` returns the constant that is already there if it has the
-    // same contents (and the same name, or no name is asked for).
+    // Building. Names are made unique with a suffix. `constant` returns an existing constant with the same contents and
+    // name (any name if none is given).
     Value* add_input(std::string name, Type type, std::optional<Tensor> fallback = {});
     Value* constant(Tensor tensor, std::string name = {});
-    Result<Node*> add(NodeSpec spec);  // checks the signature, infers the types, appends
-    // A nested graph to be put into an attribute of a node of this one.
+    Result<Node*> add(NodeSpec spec);  // checks the signature, infers the types, appends the node
+    // A new nested graph, for an attribute of a node of this graph.
     GraphPtr nested(std::string name);
 
     // Reading.
@@ -141,28 +141,28 @@ class Graph {
     const std::vector<std::unique_ptr<Value>>& constants() const { return constants_; }
     const std::vector<Value*>& outputs() const { return outputs_; }
     const std::vector<std::string>& output_names() const { return output_names_; }
-    Value* find_value(std::string_view name) const;  // in this graph, then the ones around it
+    Value* find_value(std::string_view name) const;  // in this graph, then in the enclosing ones
     bool name_taken(std::string_view name) const;
 
-    // Outputs have names of their own: the model's, even where two are the same value or one is an input.
+    // Outputs have separate names: those of the model, even if two outputs are the same value or one is an input.
     void add_output(Value* value, std::string name = {});
     void set_output(size_t i, Value* value);
 
     // Changing.
-    void set_input(Node& node, size_t i, Value* value);  // null drops an optional input
-    void replace_uses(Value* from, Value* to);           // also as an output, also in nested graphs
-    void erase(Node& node);                              // nobody uses its outputs
-    void disconnect(Node& node);                         // it uses nothing any more; the next erase_unused takes it
-    size_t erase_unused();                               // nodes and constants that nobody uses; how many
+    void set_input(Node& node, size_t i, Value* value);  // null removes an optional input
+    void replace_uses(Value* from, Value* to);           // including graph outputs and uses in nested graphs
+    void erase(Node& node);                              // its outputs must be unused
+    void disconnect(Node& node);                         // removes its inputs; the next erase_unused erases it
+    size_t erase_unused();                               // erases unused nodes and constants; returns their number
     void rename(Value& value, std::string name);
-    // Takes a constant's elements from other memory, or lets go of them (a view of nothing, of the same type) where nobody
-    // will ask for them again. New constants are not shared with it from then on.
+    // Replaces the memory of a constant's elements by another copy of them, or releases the elements (a null view of
+    // the same type) if they are not needed any more. The constant is then no longer reused by constant().
     void move_constant(const Value& value, Tensor tensor);
-    void sort();                                         // definitions before uses again, stable
-    void sort_canonically();  // in an order that follows from the structure alone, nested graphs and constants too
-    Status infer_again();                                // all types anew, after inputs changed
+    void sort();                                         // restores definitions before uses; stable
+    void sort_canonically();  // into an order determined by the structure alone, with nested graphs and constants
+    Status infer_again();                                // recomputes all types after inputs changed
 
-    size_t node_count() const;  // also in nested graphs
+    size_t node_count() const;  // including nested graphs
     std::unique_ptr<Graph> clone() const;
 
    private:
@@ -171,7 +171,7 @@ class Graph {
     void copy_into(Graph& to, std::unordered_map<const Value*, Value*>& map) const;
     void add_use(Value* v, Use use);
     void drop_use(Value* v, Use use);
-    void drop_content(const Value& constant);  // it is not found by its elements any more
+    void drop_content(const Value& constant);  // removes it from by_content_
 
     std::string name_;
     Graph* outer_;
@@ -185,7 +185,7 @@ class Graph {
     uint64_t next_name_ = 0;
 };
 
-// The same structure, ops, attributes, constants, names and types.
+// Whether structure, ops, attributes, constants, names and types are equal.
 bool identical(const Graph& a, const Graph& b, std::string* difference = nullptr);
 
 }  // namespace tessera

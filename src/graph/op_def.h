@@ -1,5 +1,5 @@
-// The definition of an op, whole: signature, attributes, type inference, and its meaning, which is a body (the scalar
-// expression of one output element), an expansion (the smaller graph it stands for), or its own evaluation.
+// The definition of an op: signature, attributes, type inference, and semantics. The semantics are a body (the scalar
+// expression of one output element), an expansion (an equivalent graph of other ops), or an evaluation function.
 #pragma once
 
 #include <functional>
@@ -18,30 +18,30 @@ struct Backward;  // graph/gradient/gradient.h
 struct TileCall;  // graph/tile_call.h
 
 enum class Trait {
-    Pure,            // the same inputs give the same outputs, and nothing else happens
+    Pure,            // equal inputs give equal outputs, without side effects
     Elementwise,     // output element i depends on element i of the (broadcast) inputs only
     Commutative,
     Linear,          // in its first input
     Bilinear,        // in its first two inputs
-    Random,          // draws from the run's random stream (then not Pure)
-    InfersUnranked,  // its inference handles inputs of unknown rank itself
-    Associative,     // operands of several in a row may be grouped at will, up to rounding
-    Movement,        // places elements elsewhere or says how many there are: nothing beside an op that computes
-    Light,           // as little work for an element as an element-wise op, though it is none
-    Window,          // an output element takes a window or a region of [N, C, D1, ...]
-    SameOrder,       // its output has the elements of its first input one after the other, in another shape
-    OwnSums,         // its sums are of numbers that we chose: products with zero may be left out
+    Random,          // draws from the run's random stream (and is not Pure)
+    InfersUnranked,  // its inference handles inputs of unknown rank
+    Associative,     // chains of it may be regrouped, up to rounding
+    Movement,        // only moves elements or returns sizes; its cost is negligible beside arithmetic
+    Light,           // not element-wise, but as little work per element
+    Window,          // an output element reads a window or region of [N, C, D1, ...]
+    SameOrder,       // its output has the elements of its first input in the same order, with another shape
+    OwnSums,         // its sums have coefficients chosen by Tessera: products with zero may be omitted
 };
 
-// How a tensor [N, C, D1, ...] lies best in memory.
+// The preferred memory layout of a tensor [N, C, D1, ...].
 enum class Layout : uint8_t {
-    Plain,         // in ONNX's order
-    ChannelsLast,  // the channels innermost
-    AsInputs,      // as what it is computed from lies
+    Plain,         // ONNX's order
+    ChannelsLast,  // channels innermost
+    AsInputs,      // the layout of the inputs
 };
 
-// "x: T" required, "bias?: T" optional, "inputs...: T" one or more. After the colon: a type variable of .types, an element
-// type (i64, bool, str), or * for whatever inference says (sequences, mixed types; with ... also none at all).
+// "x: T" is required, "bias?: T" optional, "inputs...: T" one or more. After the colon: a type variable of .types, an
+// element type (i64, bool, str), or * for types that inference checks (sequences, mixed; with ... also none).
 struct ParamDef {
     ParamDef(const char* text);
     std::string name, type;
@@ -53,21 +53,21 @@ struct TypeVar {
     DTypes allowed;
 };
 
-// How an ONNX node became, or becomes, one of ours, while a form from another opset is being adapted.
+// A node during import or export, while its form is converted between opsets.
 struct OnnxCall {
     std::string op_type;
     int opset;                   // of the model
-    std::vector<Value*> inputs;  // null where not given
+    std::vector<Value*> inputs;  // null: absent
     AttrMap attrs;
     size_t outputs;
     Builder& build;              // for constants and helper nodes
-    std::vector<Value*> result;  // set by `up` when it built the whole replacement itself
+    std::vector<Value*> result;  // set by `up` if it built the whole replacement
 
     bool has(size_t i) const { return i < inputs.size() && inputs[i]; }
     void set_input(size_t i, Value* v);  // grows the list as needed
 };
 
-// The op's ONNX form changed at `opset` in a way that matters: `up` takes the form before it to the one from it on, `down` back.
+// A change of the op's ONNX form at `opset`: `up` converts the older form to the newer one, `down` the reverse.
 struct OnnxChange {
     int opset;
     std::function<Status(OnnxCall&)> up, down;
@@ -80,21 +80,21 @@ struct OnnxForm {
         : name(name), changes(std::move(changes)), aliases(std::move(aliases)) {}
     std::string name;     // "MatMul"; empty: not an ONNX op
     std::vector<OnnxChange> changes = {};  // ascending
-    std::vector<std::string> aliases = {}; // retired ops that are the same thing ("Scatter")
+    std::vector<std::string> aliases = {}; // deprecated operators with the same semantics ("Scatter")
     std::string domain = {};
-    // Brings a form that the standard lacks, but files have, to one that it has; what was taken for what, or nothing.
+    // Converts a nonstandard form that occurs in files to a standard one. Returns the text of a warning, or nothing.
     std::function<std::string(OnnxCall&)> accept = {};
 };
 
-// How an op runs the graphs nested in it: what whoever steers their programs must know.
+// How a control-flow op executes its nested graphs, for the runtime.
 struct ControlForm {
-    std::vector<const Graph*> graphs;  // two: a branch for true and one for false, by input 0. One: a body, again and again
-    // Of a body. Its inputs: the number of the iteration and the condition where it is numbered, states, slices of
-    // sequences. Its outputs: the condition where it is numbered, states, what is collected.
+    std::vector<const Graph*> graphs;  // two: the branches for true and false, selected by input 0. One: a loop body
+    // For a loop body. Inputs: iteration number and condition (if `numbered`), states, slices of sequences.
+    // Outputs: condition (if `numbered`), states, scan outputs.
     bool numbered = false;
-    std::optional<size_t> trips = {}, condition = {};  // inputs of the op, where they are given
-    size_t first = 0, states = 0;                      // inputs of the op: states from here, sequences after them
-    std::vector<bool> sequences = {}, collected = {};  // along axis 0; true: from the end
+    std::optional<size_t> trips = {}, condition = {};  // numbers of the op's inputs, if present
+    size_t first = 0, states = 0;                      // first state among the op's inputs; number of states
+    std::vector<bool> sequences = {}, collected = {};  // sequences and scan outputs, along axis 0; true: in reverse
 };
 
 struct OpDef {
@@ -106,61 +106,61 @@ struct OpDef {
     std::vector<Trait> traits = {Trait::Pure};
     OnnxForm onnx = {};
 
-    // The outputs' types. Without it: every output has the broadcast shape of the inputs, and the signature's element
-    // type. It is called with ranked inputs only, unless the op says InfersUnranked.
+    // Infers the outputs' types. Default: the broadcast shape of the inputs and the signature's element type. Called
+    // with ranked inputs only, unless the op has the trait InfersUnranked.
     std::function<Result<Types>(const OpView&)> infer = {};
 
-    // One of these is the op's meaning. An op that ONNX lacks may have a body and an expansion: the body is what it
-    // means, the expansion how it is written as ONNX.
+    // One of these defines the op's semantics. An op that ONNX lacks may have both a body and an expansion: the body
+    // defines it, and the expansion is exported.
     std::function<Expr(const OpView&, const Indices&)> body = {};
     std::function<Result<std::vector<Value*>>(const OpView&, const std::vector<Value*>&, Builder&)> expand = {};
     std::function<Result<std::vector<Datum>>(const OpView&, EvalContext&)> evaluate = {};
 
-    // Checks on run-time contents that a body cannot express (an index in range); run before the body.
+    // Run-time checks that a body cannot express (an index in range); executed before the body.
     std::function<Status(const OpView&)> check = {};
 
-    // An integer output's elements as expressions, where they follow from types alone (shape, size).
+    // The elements of an integer output as expressions, if they follow from types alone (shape, size).
     std::function<std::optional<std::vector<Expr>>(const OpView&)> contents = {};
 
-    // Whether `body` serves this use of the op; without it, always. Where it says no, `expand` or `evaluate` is used.
+    // Whether `body` covers this use of the op (default: always). If not, `expand` or `evaluate` is used.
     std::function<bool(const OpView&)> body_applies = {};
 
-    // What passes and lowering ask of an op instead of its name. Without it: the op is not of that kind.
+    // Queried by passes and lowering, which do not refer to ops by name. Absent: the op lacks the property.
 
-    // Writes the attributes in the one way that says what several can: axes counted from the front, pads as numbers.
+    // Normalizes the attributes: non-negative axes, explicit pads.
     std::function<void(const OpView&, AttrMap&)> canonical = {};
-    // Integers for an input that names sizes which the op can find itself (reshape to [0, -1, 64]), where its contents
-    // are known but not constant; attributes that would read them in another way go.
+    // A constant for an input whose contents are symbolic, if the op can recover the sizes itself (reshape to
+    // [0, -1, 64]); removes attributes that would change how the constant is read.
     std::function<std::optional<std::vector<int64_t>>(const OpView&, size_t input, AttrMap&)> constant_operand = {};
-    // Whether the first output is the first input as it is.
+    // Whether the first output equals the first input.
     std::function<bool(const OpView&)> gives_input = {};
-    // For each axis of the output, which of the input it is: of an op that does nothing but permute them.
+    // For ops that only permute axes: the input axis of each output axis.
     std::function<std::vector<int64_t>(const OpView&)> permutation = {};
-    // The axis along which the inputs follow one another: of an op that does nothing but join them.
+    // For ops that only concatenate: the axis.
     std::function<int64_t(const OpView&)> joined_axis = {};
-    // The dimensions of input 0 that the entries of input 1 index in turn; `check` sees that they are inside.
+    // The dimensions of input 0 that the entries of input 1 index, in order; `check` checks the bounds.
     std::function<std::vector<int64_t>(const OpView&)> indexed_axes = {};
-    // How many outputs there are, where attributes or the types of inputs say so and the signature does not.
+    // The number of outputs, if it depends on attributes or input types and not on the signature alone.
     std::function<std::optional<size_t>(const OpView&)> count_outputs = {};
-    // How it runs its nested graphs; nothing where only its evaluation does it in this form.
+    // How it runs its nested graphs; nothing if only the evaluator supports this form.
     std::function<std::optional<ControlForm>(const OpView&)> control = {};
-    // The tile program that it runs; E0206 and others where its attributes say none.
+    // The tile program that it runs; E0206 and others for invalid attributes.
     std::function<Result<TileCall>(const OpView&)> tile = {};
-    // How often its nested graphs run, where its inputs say so.
+    // The number of iterations of its nested graph, if the inputs determine it.
     std::function<std::optional<Expr>(const OpView&)> iterations = {};
-    // The gradients of the inputs, null where none flows: what its body would not say as well. Empty: ask the body.
+    // The gradients of the inputs (null: none), if better than those derived from the body. Absent: uses the body.
     std::function<std::vector<Value*>(const Backward&)> gradient = {};
 
     Layout layout = Layout::Plain;        // of its outputs
-    Layout input_layout = Layout::Plain;  // of its first input, where nobody else reads that
-    std::string no_kernel = {};           // why no kernel computes it, where its meaning is its own evaluation
+    Layout input_layout = Layout::Plain;  // of its first input, if no other node reads that
+    std::string no_kernel = {};           // for ops with an evaluation function: why no kernel computes them
 
     bool has(Trait t) const;
     const AttrDef* attr(std::string_view name) const;
-    size_t min_inputs() const;  // up to the last required one
+    size_t min_inputs() const;  // number of inputs up to the last required one
 };
 
-// All ops, each family from one file in graph/ops/.
+// All ops; each family is one file in graph/ops/.
 const std::vector<const OpDef*>& all_ops();
 const OpDef* find_op(std::string_view name);
 const OpDef* find_onnx_op(std::string_view domain, std::string_view name);  // by name or alias

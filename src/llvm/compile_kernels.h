@@ -1,5 +1,5 @@
-// Kernels to machine code. Each parallel loop of a kernel is one launch, a function over a range of its iterations; so is
-// what stands between them, over [0, 1). Headers of LLVM stay inside this folder.
+// Compiles kernels. Each parallel loop of a kernel becomes a launch, a function over a range of its iterations; so does
+// the code between parallel loops, with the range [0, 1). Only this component includes LLVM's headers.
 #pragma once
 
 #include <array>
@@ -11,95 +11,95 @@
 
 namespace tessera {
 
-// buffers: one pointer per parameter, best aligned to 64 bytes, but nothing relies on that; symbols: in the kernel's order;
-// scratch: of this thread alone, aligned to 64 bytes. Runs the iterations [begin, end).
+// buffers: one pointer per parameter; 64-byte alignment improves speed but is not required. symbols: in the kernel's
+// order. scratch: memory of the calling thread, 64-byte aligned. Runs the iterations [begin, end).
 using LaunchFunction = void (*)(void* const* buffers, const int64_t* symbols, int64_t begin, int64_t end, char* scratch);
 
-// A parameter that the hardware copies tiles of: how it lies, over the kernel's symbols, and the part of it that one
-// copy takes. Innermost first; elements of the innermost dimension lie together.
+// A TMA descriptor of a parameter: its layout, over the kernel's symbols, and the box that one copy transfers.
+// Innermost dimension first, which must be contiguous.
 struct TileMap {
     int buffer = 0;
     DType dtype = DType::f16;
     std::vector<Expr> sizes, strides;  // strides in elements, of all dimensions but the innermost
     std::vector<int64_t> box;
-    // Of copies by places: the box is of channels and places; of x, then y, where the first and the last place is,
-    // counted from the first and the last element, and how far apart places are. Empty: the box has all dimensions.
+    // For im2col copies: the box is of channels and window positions. For x, then y: the offsets of the first and last
+    // position from the first and last element, and the stride. Empty: the box has all dimensions.
     std::vector<int64_t> from = {}, to = {}, every = {};
 };
 
-// Of a launch on a target with blocks: how many there are, and of how many threads each, over the kernel's symbols.
+// The grid and block sizes of a launch on a GPU, over the kernel's symbols.
 struct LaunchShape {
     std::array<Expr, 3> grid = {1, 1, 1}, block = {1, 1, 1};  // x, y, z
-    bool fixed = true;  // false: as many threads as there are iterations, however they are cut into blocks
-    // Above 0: only so many blocks as the GPU runs at once, which take the others one after the other, each with so many
-    // times the threads.
+    bool fixed = true;  // false: one thread for each iteration, with any block size
+    // Above 0: a persistent launch, with as many blocks as the GPU runs concurrently, each processing several blocks of
+    // the grid, and with this factor of the threads.
     int groups = 0;
-    int together = 1;                // blocks that share each of those: they reach each other's shared memory
-    int64_t shared_bytes = 0;        // that come with the launch
+    int together = 1;                // thread blocks in a cluster, which access each other's shared memory
+    int64_t shared_bytes = 0;        // dynamic shared memory
     std::vector<TileMap> maps = {};  // further arguments
 };
 
 struct KernelLaunch {
-    std::string symbol;           // of the function, in object files
+    std::string symbol;           // name of the function in object files
     LaunchFunction function = nullptr;
-    void* handle = nullptr;       // of the code on another device, instead
+    void* handle = nullptr;       // for another device: handle of the code, instead of a function
     Expr extent;                  // of its range, over the kernel's symbols
-    Expr scratch_bytes;           // that each thread needs
+    Expr scratch_bytes;           // scratch memory of each thread
     bool parallel = false;
-    LaunchShape shape = {};       // on a target with blocks
-    bool begins_early = false;    // on a GPU: while launches before it still run, for which its code waits
+    LaunchShape shape = {};       // on a GPU
+    bool begins_early = false;    // on a GPU: may start before preceding launches finish; its code waits for them
 };
 
 struct CompiledKernel {
-    std::vector<KernelLaunch> launches;  // in order, each finished before the next
+    std::vector<KernelLaunch> launches;  // in order; each finishes before the next begins
 };
 
 struct CodegenOptions {
-    std::string target = "host";   // or a name that list_targets gives; of a GPU also with its SMs, "sm_90a:114"
-    int optimize = 2;              // LLVM's level
-    bool fast_math = true;         // contraction to FMA and reassociation of sums that a Vector loop combines; never no-NaN
-    bool flush_subnormals = false; // to zero, where the processor is slow at them (x86-64)
-    int threads = 0;               // that generate code at once; 0: all
+    std::string target = "host";   // or one of list_targets(); for a GPU possibly with a number of SMs, "sm_90a:114"
+    int optimize = 2;              // LLVM's optimization level
+    bool fast_math = true;         // FMA contraction, and reassociation of sums over a Vector loop; never no-NaN
+    bool flush_subnormals = false; // flush subnormals to zero if the CPU is slow at them (x86-64)
+    int threads = 0;               // for code generation; 0: all
 };
 
-// The host, its features read from the operating system; or a named target. E0603: there is no such target, with those there are.
+// The host, with features detected through the operating system, or a named target. E0603 for an unknown name.
 Result<Machine> describe_target(std::string_view name);
 std::vector<std::string> list_targets();
 
-// Whether code generation knows every element type, function and intrinsic in it, for targets with blocks or without.
+// Whether code generation supports every element type, function and intrinsic of the kernel, for GPUs or for CPUs.
 bool can_compute(DType dtype);
 Decision can_compile(const Kernel& kernel, bool blocks = false);
 
-// Whether a launch may be given one pointer for a parameter it reads and one it writes: each element is read only to
-// write the same element. Generated code counts on any other two parameters, of which one is written, being apart.
+// Whether two parameters, one read and one written, may be the same buffer: each element is read only to write that
+// same element. Generated code assumes that any other two parameters do not alias if one of them is written.
 bool may_share_memory(const Kernel& kernel, size_t read, size_t written);
 
-// The launches of each kernel without their functions, as they are named in objects: for a GPU, or for any processor.
-// E0604: cannot be compiled.
+// The launches of each kernel without functions, by their names in object files, for a GPU or for any CPU.
+// E0604 if a kernel cannot be compiled.
 Result<std::vector<CompiledKernel>> list_launches(const std::vector<Kernel>& kernels, const Machine& machine = {});
 
-// Machine code in this process, alive as long as the object is; or assembly that a device has yet to load.
+// Machine code linked into this process for the lifetime of the object, or assembly for a device to load.
 class CompiledModule {
    public:
     virtual ~CompiledModule() = default;
     const std::vector<CompiledKernel>& kernels() const { return kernels_; }
-    virtual const std::string& object() const = 0;  // the object file it was loaded from, to be kept (cache, bundle)
-    virtual std::vector<std::string_view> assembly() const { return {}; }  // what a device is to load, one text for each part
+    virtual const std::string& object() const = 0;  // the object file, for the cache and bundles
+    virtual std::vector<std::string_view> assembly() const { return {}; }  // for a device to load, in parts
 
    protected:
     std::vector<CompiledKernel> kernels_;
 };
 
 Result<std::shared_ptr<CompiledModule>> compile_kernels(const std::vector<Kernel>& kernels, const CodegenOptions& options);
-// From an object that compile_kernels made of the same kernels with the same options.
+// Links an object that compile_kernels produced from the same kernels with the same options.
 Result<std::shared_ptr<CompiledModule>> load_object(const std::vector<Kernel>& kernels, std::string object,
                                                     const CodegenOptions& options);
 
-// Lets the system take back the pages of LLVM's and our own code, tens of megabytes that starting and compiling have
-// touched; they are read again should somebody need them.
+// Returns the code pages of LLVM and Tessera that startup and compilation have touched (tens of megabytes) to the
+// system. They are paged in again on demand.
 void let_go_of_compiler();
 
-// For other machines, and for people.
+// For cross compilation and inspection.
 Result<std::string> emit_object(const std::vector<Kernel>& kernels, const CodegenOptions& options);
 Result<std::string> emit_llvm(const std::vector<Kernel>& kernels, const CodegenOptions& options);      // optimized IR, as text
 Result<std::string> emit_assembly(const std::vector<Kernel>& kernels, const CodegenOptions& options);

@@ -39,7 +39,7 @@ constexpr uint32_t kGroupThreads = 128;  // four warps
 // The barriers of the ring: each place has one of the first two kinds.
 enum RingBarriers : int64_t { kFull, kEmpty, kTurn };
 
-// The same where all warps but the producer's share the tiles of a block: each tile has a ring. See emit_team.cpp.
+// The same for cooperative warpgroups, which share the tiles of a block. See emit_team.cpp.
 struct TeamPlan {
     struct Ring {
         int64_t offset = 0, bytes = 0, stages = 0;  // of the first tile, of each, and how many

@@ -1,4 +1,4 @@
-// A file's bytes, memory-mapped for as long as someone holds the pointer. Only regular files; nothing is copied.
+// A memory-mapped file. The mapping lives as long as the object. Regular files only; nothing is copied.
 #pragma once
 
 #include <filesystem>
@@ -11,15 +11,15 @@ namespace tessera::onnx {
 
 class MappedFile {
   public:
-    // E0101 when it cannot be opened or is not a regular file. An empty file maps to no bytes.
+    // E0101 if it cannot be opened or is not a regular file. The mapping of an empty file is empty.
     static Result<std::shared_ptr<const MappedFile>> open(const std::filesystem::path& path);
     ~MappedFile();
     MappedFile(const MappedFile&) = delete;
     MappedFile& operator=(const MappedFile&) = delete;
 
     std::string_view bytes() const { return bytes_; }
-    // Lets the system take back the pages of a range where they are a file's, to be read again should somebody ask; memory
-    // that is not of a mapped file stays as it is.
+    // Returns the pages of a range to the system if they belong to a mapped file; they are paged in again on demand.
+    // Other memory is not changed.
     static void let_go_of_pages(const void* data, size_t bytes);
     const std::filesystem::path& path() const { return path_; }
 

@@ -1,39 +1,39 @@
-// What the passes without rules share: every graph of a model, one value in the place of another, and the record of it.
+// Helpers of the graph passes: iterating over all graphs of a model, replacing values, and recording rewrites.
 #pragma once
 
 #include "rewrite/pass.h"
 
 namespace tessera {
 
-// The graph and all that are nested in it, outer ones before inner ones, in the order of their nodes.
+// The graph and all graphs nested in it, outer ones first, in the order of their nodes.
 std::vector<Graph*> all_graphs(Graph& graph);
 
 // The shape of a tensor of known rank; null for anything else.
 const Shape* shape_of(const Value* v);
 
-// All elements of a tensor that is not large, where they are one number.
+// The value of all elements of a small tensor, if they are equal.
 std::optional<Expr> splat(const Tensor& t);
 
 bool has_nested(const Node& node);
-// The same inputs give the same outputs: also what its nested graphs do draws no random numbers.
+// Whether equal inputs give equal outputs: neither the node nor its nested graphs draw random numbers.
 bool repeatable(const Node& node);
 
-// The op, attributes and inputs, those of a commutative op in either order; nodes that do the same hash to the same.
+// Hash and equality of op, attributes and inputs, up to the operand order of commutative ops.
 uint64_t hash_of(const Node& node);
 bool do_the_same(const Node& a, const Node& b);
 
-// Whether the node's inputs are what it can take, and its outputs' types what comes of them.
+// Whether inference accepts the node's inputs and gives its outputs' types.
 bool agrees(const Node& node);
-// Whether all that uses the value agrees with it. What does not would fail at run time, if it is ever run: better known
-// inputs must not make an error of it before.
+// Whether all users of the value agree with its type. A user that does not would fail at run time if it is executed;
+// more precise types must not turn that into a compile-time error.
 bool users_agree(const Value& value);
 
-// Uses of `from` go to `to`, which keeps what was declared of the type of `from`. With `rename`, `to` takes its name.
-// False, and nothing is done, where a user does not agree.
+// Replaces the uses of `from` by `to`, which keeps the declared type of `from`. With `rename`, `to` takes its name.
+// Returns false and leaves the graph unchanged if a user would not agree.
 bool put_in_place(Value& from, Value& to, bool rename);
 
-// One rewrite on its way to the record, where one is kept: describes `gone` as it was, and `made` as it is when it is
-// done.
+// Records a rewrite, if recording is enabled: describes the removed nodes when constructed, and the added nodes when
+// done() is called.
 class Rewriting {
   public:
     using Nodes = std::vector<const Node*>;
@@ -46,7 +46,7 @@ class Rewriting {
     Application application_;
 };
 
-// Erases what nobody uses, inside out.
+// Erases unused nodes and constants, in nested graphs first.
 void sweep(Graph& graph);
 
 }  // namespace tessera

@@ -80,8 +80,8 @@ class Run {
     using Values = std::vector<std::pair<const Value*, Datum>>;
     Result<Values> values_of(const Node& node, const std::vector<int>& inputs, size_t i) const;
     class Repetition;
-    // What a control step gives; nothing where the evaluator shall steer: sizes change from one iteration to the next,
-    // or a program failed, of which the evaluator says more.
+    // The results of a control step; nothing if the evaluator must execute it: sizes change between iterations, or a
+    // nested program failed, for which the evaluator reports the error.
     Result<std::optional<std::vector<Datum>>> steer(const ControlStep& step, const Values& values);
     // A graph nested in a host step by its own program; nothing where it has none or that failed.
     std::optional<std::vector<Datum>> nested(const Graph& graph, const std::vector<Datum>& inputs,

@@ -1,7 +1,7 @@
-"""Attention in one kernel: softmax(q k^T) v without ever holding a whole row of scores.
+"""Attention in one kernel: softmax(q k^T) v without materializing the scores.
 
-A running maximum and a running sum are kept for each row of queries. Where a later tile of keys has a larger score, what
-was added up before is scaled down.
+The kernel keeps a running maximum and a running sum for each row of queries (online softmax). If a later tile of keys
+has a larger score, the accumulated sums are scaled down.
 """
 
 import numpy as np

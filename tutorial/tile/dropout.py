@@ -1,6 +1,6 @@
-"""Dropout that keeps no mask: a seed stands for it.
+"""Dropout that stores a seed instead of a mask.
 
-Random numbers are a function of a seed and a place (Philox). The backward pass draws the same ones again.
+Random numbers are a function of a seed and an offset (Philox), so the backward pass recomputes the same mask.
 """
 
 import numpy as np

@@ -1,6 +1,7 @@
-"""Many products of different sizes in one launch, by a fixed number of instances.
+"""Grouped matrix products: products of different sizes in one launch with a fixed number of instances.
 
-Each instance walks over the tiles of all products and takes every so-many-th of them.
+The tiles of all products are numbered consecutively, and each instance computes every n-th tile, where n is the number
+of instances.
 """
 
 import numpy as np
@@ -19,7 +20,7 @@ def grouped(a, b, c, sizes, places, count, INSTANCES: tl.constexpr, B: tl.conste
         to_c = c + tl.load(places + g * 3 + 2)
         columns = tl.cdiv(n, B)
         tiles = tl.cdiv(m, B) * columns
-        # The first tile of this product that is ours.
+        # The first tile of this product that this instance computes.
         first = (number - done % INSTANCES + INSTANCES) % INSTANCES
         for t in range(first, tiles, INSTANCES):
             rows, cols, along = t // columns * B + tl.arange(0, B), t % columns * B + tl.arange(0, B), tl.arange(0, B)

@@ -1,7 +1,7 @@
 """Layer norm, forward and backward.
 
-The gradient of the weights is a sum over all rows. Each instance adds up a part of the rows, and a second kernel adds up
-the parts: nobody waits for anybody.
+The gradient of the weights is a sum over all rows. Each instance sums a part of the rows, and a second kernel sums
+these partial results, so that no locks or atomics are needed.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""A transposed copy: `tessera tile --emit=layouts tutorial/tile/layout.py` draws which thread has which element."""
+"""A transposed copy: `tessera tile --emit=layouts tutorial/tile/layout.py` draws which threads hold which elements."""
 
 import numpy as np
 

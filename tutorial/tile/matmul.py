@@ -1,6 +1,7 @@
-"""A product of matrices with its activation, tile by tile, the sizes of tiles chosen by timing.
+"""A matrix product with a fused activation and autotuned tile sizes.
 
-Instances that follow each other compute tiles of the output that share rows and columns, in groups of a few rows.
+Consecutive instances compute output tiles that share rows and columns (grouped ordering), so that operands are reused
+in the cache.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
-"""A product by as many instances as there are workers, each of which takes tile after tile, through descriptors.
+"""A persistent matrix product with tensor descriptors: one instance for each worker, which computes several tiles.
 
-A descriptor knows the whole matrix: tiles beyond its end are filled with 0, and are not stored.
+A descriptor has the bounds of the matrix: loads beyond them give 0, and stores beyond them are dropped.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
-"""The softmax of each row in one pass over memory: what a fused kernel saves.
+"""A fused softmax of each row in one pass over memory.
 
-A row is loaded once and stays in a tile while its largest element and its sum are found.
+A row is loaded once and stays in a tile while its maximum and its sum are computed.
 """
 
 import numpy as np

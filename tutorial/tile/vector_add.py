@@ -1,7 +1,7 @@
 """Adds two vectors: instances, tiles and masks.
 
-Each instance of the kernel takes one tile of elements. The last tile reaches beyond the end of the vectors: a mask says
-which elements are loaded and stored.
+Each instance of the kernel processes one tile of elements. The last tile may extend beyond the end of the vectors; a
+mask selects the elements to load and store.
 """
 
 import numpy as np

@@ -1,11 +1,11 @@
-"""ONNX Runtime's Python interface, computed by Tessera: change one import.
+"""ONNX Runtime's Python interface on top of Tessera: change one import.
 
     import tessera.onnxruntime as ort      # was: import onnxruntime as ort
     session = ort.InferenceSession("model.onnx")
     y, = session.run(None, {"x": x})
 
-For packages that import onnxruntime themselves, install() stands in for it in this process, and
-`python -m tessera.onnxruntime PROGRAM` runs a program that way.
+For packages that import onnxruntime themselves, install() replaces that module in this process, and `python -m
+tessera.onnxruntime PROGRAM` runs a program with it replaced.
 """
 
 from __future__ import annotations

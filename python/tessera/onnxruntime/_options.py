@@ -53,7 +53,7 @@ class SessionOptions(_Entries):
     enable_profiling, profile_file_prefix, log_severity_level (3 and above: no warnings about the model), and free dimension
     overrides by name. The configuration entry "tessera.tier" is compile's `tier`, "tessera.cache" its `cache`.
 
-    The others are accepted, since Tessera plans memory and threads itself."""
+    The others are accepted and ignored, since Tessera plans memory and threads itself."""
 
     __slots__ = ("enable_cpu_mem_arena", "enable_mem_pattern", "enable_mem_reuse", "enable_profiling", "execution_mode", "execution_order",
                  "graph_optimization_level", "inter_op_num_threads", "intra_op_num_threads", "log_severity_level", "log_verbosity_level",
@@ -88,7 +88,7 @@ class SessionOptions(_Entries):
         return self._get(key, "session")
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Gives a symbolic dimension a size: inputs then show it, and runs with another one are refused."""
+        """Sets the size of a symbolic dimension: inputs then have it, and runs with another size are rejected."""
         self._sizes[name] = int(size)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
@@ -111,7 +111,7 @@ class SessionOptions(_Entries):
 
 
 class RunOptions(_Entries):
-    """`terminate`, set before a run or while it runs, ends it with Fail; the others are accepted."""
+    """`terminate`, set before or during a run, stops it with Fail; the other attributes are accepted and ignored."""
 
     __slots__ = ("log_severity_level", "log_verbosity_level", "logid", "only_execute_path_to_fetches", "terminate", "training_mode")
 

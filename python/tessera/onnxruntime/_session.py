@@ -37,7 +37,7 @@ def get_all_providers() -> list[str]:
 
 
 class ModelMetadata(NamedTuple):
-    """What the model's file says about itself."""
+    """The metadata of the model file."""
 
     producer_name: str
     graph_name: str
@@ -49,10 +49,11 @@ class ModelMetadata(NamedTuple):
 
 
 class InferenceSession:
-    """ONNX Runtime's class of this name, with the model compiled by Tessera: run(None, {"x": array}) gives a list of arrays.
+    """ONNX Runtime's class of this name, with the model compiled by Tessera: run(None, {"x": array}) returns a list
+    of arrays.
 
     `path_or_bytes`: an ONNX file, its bytes or an onnx.ModelProto. `providers`: "CUDAExecutionProvider" before
-    "CPUExecutionProvider" runs on a GPU; providers that are not there give a warning. Safe to call from many threads."""
+    "CPUExecutionProvider" runs on a GPU; unavailable providers give a warning. Thread-safe."""
 
     def __init__(self, path_or_bytes: Any, sess_options: SessionOptions | None = None,
                  providers: Sequence[Provider] | None = None, provider_options: Sequence[Mapping[str, Any]] | None = None,
@@ -86,7 +87,7 @@ class InferenceSession:
         return [NodeArg.of(port, self._options._sizes) for port in self._input_ports.values() if not port.has_default]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """Inputs that have a value in the file, and may be left out of a run."""
+        """Inputs with a default value in the file, which may be omitted in a run."""
         return [NodeArg.of(port, self._options._sizes) for port in self._input_ports.values() if port.has_default]
 
     def get_outputs(self) -> list[NodeArg]:
@@ -102,7 +103,7 @@ class InferenceSession:
 
     @property
     def executable(self) -> Executable:
-        """The compiled model, with all that Tessera offers of it."""
+        """The underlying Tessera executable."""
         return self._executable
 
     # Providers.
@@ -116,7 +117,7 @@ class InferenceSession:
 
     def set_providers(self, providers: Sequence[Provider] | None = None,
                       provider_options: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Compiles the model for the first of them that is available, the CPU if none is."""
+        """Compiles the model for the first available one, or for the CPU."""
         self._target = _target(providers or (), provider_options)
         options = self._options
         tier, cache = options._entries.get("tessera.tier", "full"), options._entries.get("tessera.cache")
@@ -137,14 +138,15 @@ class InferenceSession:
     # Runs.
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None) -> list[Any]:
-        """The outputs in the order of their names, all where none are named."""
+        """Returns the named outputs in order, or all outputs."""
         names = self._chosen(output_names)
         found = self._run(names, input_feed, run_options)
         return [found[name] for name in names]
 
     def run_async(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any],
                   callback: Callable[[list[Any], Any, str], object], user_data: Any, run_options: RunOptions | None = None) -> None:
-        """Returns at once; callback(results, user_data, error) is called on another thread, with an empty error if all went well."""
+        """Returns immediately; callback(results, user_data, error) is called on another thread, with an empty error
+        on success."""
         names = self._chosen(output_names)
         feed = self._feed(input_feed)
         _check_terminate(run_options)
@@ -177,7 +179,7 @@ class InferenceSession:
         iobinding._results = [found[name] for name in names]
 
     def end_profiling(self) -> str:
-        """Writes the events of enable_profiling as JSON (chrome://tracing shows them) and gives the file's name."""
+        """Writes the events of enable_profiling as JSON (for chrome://tracing) and returns the file's name."""
         if self._events is None:
             return ""
         path = f"{self._options.profile_file_prefix}_{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"

@@ -53,7 +53,7 @@ def dtype_of(element_type: Any) -> np.dtype[Any]:
 
 
 class NodeArg(NamedTuple):
-    """An input or output. Sizes are numbers, names, or None where the file gives neither; [] for scalars."""
+    """An input or output. Sizes are numbers, names, or None if the file has neither; [] for scalars."""
 
     name: str
     type: str

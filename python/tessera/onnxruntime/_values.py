@@ -49,7 +49,7 @@ class OrtValue:
 
     @classmethod
     def ortvalue_from_numpy(cls, numpy_obj: Any, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
-        """Over the array's own memory if it is contiguous, over a copy otherwise."""
+        """Aliases the array's memory if it is contiguous, and copies it otherwise."""
         _check_device(device_type)
         return cls(np.ascontiguousarray(numpy_obj) if np.ndim(numpy_obj) else np.asarray(numpy_obj))
 

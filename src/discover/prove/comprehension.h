@@ -1,5 +1,5 @@
-// What both sides of a claim mean: each output element as one expression over the elements of the variables, composed
-// from the ops' bodies. This is the definition that the prover and the checker of its certificates start from.
+// The semantics of both sides of a claim: one expression for an output element over the elements of the variables,
+// composed from the ops' bodies. The prover starts from it.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// Index variables are called _o0, _o1, ... in the output element's indices and _r1, _r2, ... where summed over; a
-// claim's sizes must not begin with an underscore.
+// Index variables are _o0, _o1, ... for the output element and _r1, _r2, ... for sums; the names of a claim's sizes
+// must not begin with an underscore.
 struct Comprehension {
     Shape shape;
     Expr left, right;  // load(slot, ...) reads the variable inputs[slot]
@@ -22,14 +22,14 @@ struct Sides {
     std::vector<Value*> left, right;
 };
 
-// Both sides as graphs, with the sizes bound to `sizes` where that has them. E0303 where they make no sense;
-// `left_built` says whether that was the right side.
+// Both sides as graphs, with sizes bound by `sizes`. E0303 if one cannot be built; `left_built` tells whether the left
+// one could.
 Result<Sides> build_sides(const Claim& claim, const Bindings& sizes = {}, bool* left_built = nullptr);
 
-// One for each root. E0303 where the sides have no meaning as expressions, or differ in type.
+// One for each root. E0303 if a side cannot be expressed this way, or if the sides differ in type.
 Result<std::vector<Comprehension>> comprehend(const Claim& claim);
 
-// E0303 unless both sides are accepted with random sizes too, where inference leaves nothing open, and have one type.
+// E0303 unless inference accepts both sides with random constant sizes too, and gives them the same type.
 Status check_well_formed(const Claim& claim);
 
 std::vector<std::string> size_symbols(const Claim& claim);  // sorted

@@ -1,5 +1,5 @@
-// The reference: computes a graph by walking the ops' bodies, accumulating in higher precision. Slow by design, right
-// by design; everything else is checked against it.
+// The reference evaluator: interprets a graph through the bodies of its ops, with sums in higher precision. It is built
+// for correctness, not speed; everything else is checked against it.
 #pragma once
 
 #include <atomic>
@@ -11,15 +11,15 @@
 namespace tessera {
 
 struct EvaluateOptions {
-    int64_t max_work = int64_t{1} << 50;        // scalar operations before E0408; bounds what a hostile loop can take
+    int64_t max_work = int64_t{1} << 50;        // scalar operations of a run; E0408 beyond. Bounds malicious loops
     uint64_t seed = 0;                          // of the run's random stream
-    const std::atomic<bool>* cancel = nullptr;  // set it to stop between nodes with E0410
+    const std::atomic<bool>* cancel = nullptr;  // set the flag to stop between nodes with E0410
     // Called after each node of the outermost graph.
     std::function<void(const Node& node, size_t done, size_t total)> progress = {};
-    // Set: one name may stand for several sizes of inputs, and what contradicts the first is said here. Only a graph that
-    // nobody rewrote means the same then.
+    // If set, one symbol may have several sizes in the inputs, and the first contradiction is returned here. Only
+    // correct for graphs that were not rewritten.
     std::optional<Error>* contradiction = nullptr;
-    // Holds the sizes of every value of the outermost graph against its type: E0411.
+    // Checks the sizes of every value of the outermost graph against its type: E0411.
     bool check_sizes = false;
     // Called with every value of the outermost graph as it is computed.
     std::function<void(const Value& value, const Datum& datum)> observe = {};
@@ -27,31 +27,31 @@ struct EvaluateOptions {
 
 using Inputs = std::map<std::string, Datum>;
 
-// The outputs in order, from inputs by name (those with a default may be left out). Wrong inputs: E0401 to E0405.
+// Returns the outputs in order. Inputs are by name; those with a default may be omitted. E0401 to E0405 for bad inputs.
 Result<std::vector<Datum>> evaluate(const Graph& graph, const Inputs& inputs, const EvaluateOptions& options = {});
 
-// One op by itself, on values: for tests and constant folding.
+// Evaluates a single op; for tests and constant folding.
 Result<std::vector<Datum>> evaluate_op(const OpDef& op, const std::vector<std::optional<Datum>>& inputs, const AttrMap& attrs,
                                        size_t outputs = 1, const EvaluateOptions& options = {});
 
-// What an op's own evaluation may use.
+// The interface for OpDef::evaluate.
 class EvalContext {
    public:
     virtual ~EvalContext() = default;
-    virtual const Datum& in(size_t i) const = 0;          // CHECKs that it is given
+    virtual const Datum& in(size_t i) const = 0;          // CHECKs that it is present
     const Tensor& tensor(size_t i) const { return in(i).tensor(); }
-    // Runs a nested graph of the op's attributes, with its inputs in order; outer values resolve as where the op stands.
+    // Runs a graph nested in the op's attributes. Captured values resolve as at the op.
     virtual Result<std::vector<Datum>> run(const Graph& nested, std::vector<Datum> inputs) = 0;
-    virtual Status spend(int64_t work) = 0;               // counts against max_work and asks for cancellation
-    virtual uint64_t next_random() = 0;                   // the run's stream
+    virtual Status spend(int64_t work) = 0;               // counts work against max_work and checks for cancellation
+    virtual uint64_t next_random() = 0;                   // from the run's random stream
 };
 
-// The index variables that a body for evaluate_body is built over: i0, i1, ...
+// The index variables of a body for evaluate_body: i0, i1, ...
 Indices output_indices(const Shape& shape);
 
-// A body over output `op.output()`: fills a tensor of its type, whose sizes are constants. The strip engine of strip/.
-// An index out of bounds is E0406. Strings and complex numbers can be moved (loads and selects), not computed with.
-// With a context, the work is asked of its budget first.
+// Evaluates a body for output `op.output()`, whose sizes must be constant, with the strip engine in strip/. E0406 for
+// an out-of-bounds index. Strings and complex numbers can be moved (loads and selects) but not computed with. With a
+// context, the work is first counted against its limit.
 Result<Tensor> evaluate_body(const OpView& op, const Expr& body, const std::vector<const Tensor*>& inputs,
                              EvalContext* context = nullptr);
 

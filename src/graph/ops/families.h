@@ -1,4 +1,4 @@
-// The families of ops; one file defines each. all_ops() is their concatenation.
+// The op families, each defined in one file. all_ops() is their concatenation.
 #pragma once
 
 #include <vector>

@@ -7,7 +7,7 @@
 namespace tessera {
 
 // Fills program.nested, with kernels of their own. Host steps whose op says how it runs its graphs become control
-// steps, which the runtime steers; the evaluator steers others. Graphs that draw random numbers are left to the
+// steps, which the runtime executes; the evaluator executes others. Graphs that draw random numbers are left to the
 // evaluator.
 Status lower_nested(Program& program, const LowerOptions& options);
 

@@ -1,22 +1,22 @@
-// What a kernel computes, apart from how: stages in order, each filling one buffer from an expression of one element.
-// A Schedule says how, and lower() gives the loop nests.
+// What a kernel computes, independent of its schedule: stages in order, each filling one buffer from the expression of
+// one element. A Schedule determines the loop nests, and lower() generates them.
 #pragma once
 
 #include "kernel/ir/kernel.h"
 
 namespace tessera {
 
-// for axes: buffer[store(axes)] = combine over reduce of value, or just value. Between stages of one Compute, a buffer
-// that is written by one and read by others is written with `store` equal to its axes: its region is the axes' region.
+// for axes: buffer[store(axes)] = combine over reduce of value, or just value. For a buffer that another stage reads,
+// `store` equals the axes, so that the buffer's region is the region of the axes.
 struct Stage {
-    std::string name;                 // unique; loops are named after it
+    std::string name;                 // unique; prefix of the names of its loops
     int buffer = 0;
     std::vector<ReduceAxis> axes;     // the iteration space, outermost first
-    std::vector<ReduceAxis> reduce;   // combined over; none: a plain map
+    std::vector<ReduceAxis> reduce;   // reduction axes; empty: a map
     ReduceOp combine = ReduceOp::Sum;
-    std::vector<Expr> store;          // the element of the buffer, over the axes; different points, different elements
+    std::vector<Expr> store;          // indices of the element written, over the axes; injective
     Expr value;                       // over axes, reduction variables and symbols; loads have slots of the Compute
-    bool fold = false;                // each step sets the element to `value`, which reads it as it was before
+    bool fold = false;                // each step sets the element to `value`, which reads its previous value
 };
 
 struct Compute {
@@ -24,22 +24,22 @@ struct Compute {
     std::vector<std::string> symbols;
     std::vector<Buffer> buffers;      // parameters first, as in Kernel; intermediates after them
     size_t params = 0;
-    std::vector<bool> known;          // by parameter: a constant, so that work on it alone can be done ahead; may be short
-    int halvings = 0;                 // of its product, which Strassen computes; 0: plainly
-    std::vector<Stage> stages;        // producers before consumers; every non-parameter buffer has one stage that writes it
+    std::vector<bool> known;          // by parameter: constant, so work on it is done at load time; may be short
+    int halvings = 0;                 // number of Strassen levels of its product; 0: none
+    std::vector<Stage> stages;        // producers before consumers; each intermediate buffer is written by one stage
 };
 
-bool is_product(const Expr& value);  // of two operands: zero where one of them is, and distributive over sums of either
+bool is_product(const Expr& value);  // of two operands, in each of which it is linear
 
-std::optional<ReduceOp> combine_of(const Stage& stage);  // how a store changes what is there; none: replaces it
-Expr identity(ReduceOp op, DType dtype);  // what combining over nothing gives: 0, 1, the largest, the smallest value
+std::optional<ReduceOp> combine_of(const Stage& stage);  // how a store combines with the old value; none: replaces it
+Expr identity(ReduceOp op, DType dtype);  // the result of an empty reduction: 0, 1, the largest or smallest value
 
-// The same computation as plain nests: one after the other, in the order of the axes, intermediates in Global scope (they
-// become scratch parameters).
+// The same computation as unscheduled nests, one after the other, in the order of the axes. Intermediates are in Global
+// scope and become scratch parameters.
 Kernel plain_nests(const Compute& compute);
 
-// Text. `parse_compute` reads what `to_string` prints, `parse_computes` several of them; E0301 and E0302 with line and
-// column.
+// Text. `parse_compute` parses the output of `to_string`, `parse_computes` several Computes; E0301 and E0302 with line
+// and column.
 std::string to_string(const Compute& compute);
 Result<Compute> parse_compute(std::string_view text, std::string_view source = "text");
 Result<std::vector<Compute>> parse_computes(std::string_view text, std::string_view source = "text");

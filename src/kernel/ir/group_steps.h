@@ -1,14 +1,14 @@
-// What the warps of a block do together, outside of loops over threads, with buffers of which each thread has its own
-// part, [warp, 8, 4, elements]:
+// Warp-level operations of a block, outside of thread loops, on buffers [warp, 8, 4, elements] of which each thread
+// owns a part:
 //
-//   call quad_max(x[0, 0, 0, 0]; x[0, 0, 0, 0]; )   the four threads of a group all get the largest of what they have
-//   call quad_sum(x[0, 0, 0, 0]; x[0, 0, 0, 0]; )   the same of the sum
-//   call wait_product(x[0, 0, 0, 0]; ; )            the product that was begun into x is there from here on, and not
-//                                                   before; what it reads is not changed until here
-//   call swap_lanes(y[0, 0, 0, 0]; x[0, 0, 0, 0]; m)  y of each thread is x of the thread of its warp whose lane differs
-//                                                   in the bits of m: a butterfly shuffle. Buffers are [z, y, x,
-//                                                   elements], of all threads of a block; a warp is 32 neighbours
-//                                                   along x, or 32 / x lines of them
+//   call quad_max(x[0, 0, 0, 0]; x[0, 0, 0, 0]; )   maximum over the four threads of a group; all four receive it
+//   call quad_sum(x[0, 0, 0, 0]; x[0, 0, 0, 0]; )   the same for the sum
+//   call wait_product(x[0, 0, 0, 0]; ; )            waits for the asynchronous product into x; x may be read only
+//                                                   afterwards, and its operands must not change before
+//   call swap_lanes(y[0, 0, 0, 0]; x[0, 0, 0, 0]; m)  butterfly shuffle: y of each thread is x of the thread of its
+//                                                   warp whose lane number differs in the bits of m. Buffers are
+//                                                   [z, y, x, elements] over all threads of a block; a warp is 32
+//                                                   adjacent threads along x, or 32 / x rows of them
 #pragma once
 
 #include "kernel/ir/kernel.h"
@@ -19,15 +19,15 @@ constexpr const char *kQuadMax = "quad_max", *kQuadSum = "quad_sum", *kWaitProdu
                      *kSwapLanes = "swap_lanes";
 
 bool is_group_step(const Call& call);
-// What is wrong with the arguments of a step.
+// The error in the arguments of such a call, if any.
 std::optional<std::string> misused_step(const Kernel& kernel, const Call& call);
 
-// Products that go on after their call (Intrinsic::later) are waited for in the sequence that begins them, in the order
-// in which they were begun: what breaks that.
+// Asynchronous products (Intrinsic::later) must be waited for in the sequence that starts them, in the order of their
+// starts. Returns the violation, if any.
 std::optional<std::string> misused_product(const Stmt& s);
 
-// The kernel with loops instead. A product is carried out where it is waited for: whoever reads its result too early
-// reads what was there before, and what it reads must still be there.
+// Expands the calls into loops. A product is computed at its wait, so a premature read of its result sees the old
+// contents, and its operands must be unchanged until then.
 Kernel expand_group_steps(const Kernel& kernel);
 
 }  // namespace tessera

@@ -1,25 +1,25 @@
-// A kernel: loop nests over buffers, how one launch computes its outputs. The same IR serves a CPU and a GPU.
+// The kernel IR: loop nests over buffers, for CPUs and GPUs.
+// A buffer is a dense row-major array with a number (slot). The first `params` buffers are parameters; the others exist
+// inside an Alloc, in the memory of their scope. Expressions are scalar Exprs without Reduce: variables are loop variables
+// or the kernel's symbols (sizes given at launch); a Load has the buffer's slot and one index per dimension. Loop
+// variables are unique in a kernel and range over [0, extent).
 //
-// A buffer is a dense row-major array of elements, named by its number (slot). The first `params` buffers come from
-// outside; the others live where an Alloc says, in the memory that their scope names. An expression is an Expr (scalar, no
-// Reduce in it): its variables are loop variables or the kernel's symbols (sizes, given at launch), its Load has the
-// buffer's slot and one index per dimension. Loop variables are unique in a kernel and run over [0, extent).
+// Statements execute in order. Iterations of Parallel and Bound loops may run in any order or concurrently. A Vector
+// loop may run in SIMD lanes (no iteration reads what another writes, except that all may combine into one element),
+// and an Unrolled loop as copies of its body. Every loop may be executed as a Serial one, as the interpreter does.
+// Parallel loops are at the top level (inside sequences only): each is one launch over its range, followed by a
+// barrier.
 //
-// Statements happen in order. Only loops of kind Parallel and Bound promise that their iterations may run in any order
-// or at once; a Vector loop may be carried out in lanes (no iteration reads what another writes, except that all may
-// combine into one element), an Unrolled one as copies. All mean the same as Serial, which is what the interpreter does.
-// Parallel loops stand at the top (inside nothing but sequences): each is one launch over its range, with a barrier after it.
+// Bound loops are thread blocks and threads. Block loops (block.x, .y, .z) are outermost and perfectly nested: together
+// they are one launch. Blocks run in any order and never synchronize: no block accesses what another writes. Thread
+// loops (thread.x, .y, .z) are inside a block or at the top level (one block), and perfectly nested. Statements of a
+// block outside of its thread loops execute once, before or after all of its threads. The threads of a block run
+// concurrently and synchronize at the call `barrier`, after which each sees the others' writes. All threads must reach
+// the same barriers: a barrier may be in a branch or loop only if its condition or extent is uniform over the block.
+// Between two barriers, no thread accesses what another writes. Shared memory belongs to a block and is allocated
+// outside of its thread loops. Local memory and registers belong to a thread and are allocated inside of them.
 //
-// Bound loops are blocks and threads. Outermost stand loops over blocks (block.x, .y, .z), directly in one another: one
-// launch. Blocks run in any order and never meet: what one writes, no other touches. In a block, or alone as one block,
-// stand loops over threads (thread.x, .y, .z), directly in one another. What is outside of them happens once in a block,
-// before or after all of its threads. Threads of a block run at once and meet at the call `barrier`: none goes on before
-// all are there, then each sees what the others wrote. So all threads come to the same barriers: one stands only in
-// branches and loops whose condition or extent is the same for all threads of a block. Between two barriers, no thread
-// touches what another writes. Shared memory is the block's: allocated in its loops, outside those of threads. Local
-// memory and registers are one thread's, allocated inside its loops.
-//
-// A load is only out of bounds inside the branch not taken of a Select or If, which is not evaluated.
+// A load may be out of bounds only in the branch not taken of a Select or If, which is not evaluated.
 #pragma once
 
 #include <functional>
@@ -36,14 +36,14 @@
 
 namespace tessera {
 
-// Register buffers are only indexed by what is constant once Unrolled and Vector loops are expanded.
+// Indices of Register buffers must be constant once Unrolled and Vector loops are expanded.
 enum class Scope : uint8_t { Global, Shared, Local, Register };
 std::string_view scope_name(Scope s);
 
 struct Buffer {
     std::string name;            // unique in its kernel
     DType dtype = DType::f32;
-    std::vector<Expr> shape;     // none: one element
+    std::vector<Expr> shape;     // empty: one element
     Scope scope = Scope::Global;
     std::vector<Expr> strides = {};  // in elements; empty: dense row-major
 };
@@ -52,7 +52,7 @@ enum class LoopKind : uint8_t { Serial, Parallel, Vector, Unrolled, Bound };
 std::string_view loop_kind_name(LoopKind k);  // "for", "parallel", ...
 
 class StmtNode;
-using Stmt = std::shared_ptr<const StmtNode>;  // null: nothing to do
+using Stmt = std::shared_ptr<const StmtNode>;  // null: an empty statement
 
 // One element, or (in a Call) the first of a tile.
 struct Access {
@@ -61,7 +61,7 @@ struct Access {
 };
 
 struct For {
-    Expr var;     // Var; its bounds are known where the extent is constant
+    Expr var;     // Var; has bounds if the extent is constant
     Expr extent;
     LoopKind kind = LoopKind::Serial;
     std::string axis = {};                       // Bound: "block.x", "thread.y"
@@ -81,7 +81,7 @@ struct Store {
     std::optional<ReduceOp> combine;  // to = combine(to, value)
 };
 struct Alloc {
-    int buffer;  // its contents are undefined at first
+    int buffer;  // its initial contents are undefined
     Stmt body;
 };
 // An intrinsic by name (prefetch, barrier, dot products, matrix tiles): the elements or tiles it writes and reads.
@@ -110,42 +110,42 @@ Stmt alloc(int buffer, Stmt body);
 
 struct Kernel {
     std::string name = "kernel";
-    std::vector<std::string> symbols;  // sizes that come from outside, in the order of the call
+    std::vector<std::string> symbols;  // sizes given at launch, in order
     std::vector<Buffer> buffers;       // by slot
-    size_t params = 0;                 // how many of them, from the first, come from outside; all Global
+    size_t params = 0;                 // number of leading buffers that are parameters; all are Global
     Stmt body;
 };
 
-// Traversal. `mutate` rebuilds bottom-up: f gets each statement with its children already rebuilt.
+// Traversal. `mutate` rebuilds bottom-up: f receives each statement with its children already rebuilt.
 Stmt mutate(const Stmt& s, const std::function<Stmt(const Stmt&)>& f);
-void visit(const Stmt& s, const std::function<void(const Stmt&)>& f);            // outside in
-Stmt map_exprs(const Stmt& s, const std::function<Expr(const Expr&)>& f);        // every whole expression but loops' variables
-void visit_exprs(const Stmt& s, const std::function<void(const Expr&)>& f);      // the same ones, outside in
-// A binding of a loop's own variable to another variable renames both; to anything else, it does not reach into that loop.
+void visit(const Stmt& s, const std::function<void(const Stmt&)>& f);            // pre-order
+Stmt map_exprs(const Stmt& s, const std::function<Expr(const Expr&)>& f);        // every expression but loop variables
+void visit_exprs(const Stmt& s, const std::function<void(const Expr&)>& f);      // the same expressions, pre-order
+// A binding of a loop's own variable to a variable renames it; other bindings of it do not apply in that loop.
 Stmt substitute(const Stmt& s, const Bindings& bindings);
 
 // Text. `parse_kernels` reads what `to_string` prints; E0301 and E0302 with line and column.
 std::string to_string(const Kernel& kernel);
 Result<std::vector<Kernel>> parse_kernels(std::string_view text, std::string_view source = "text");
 
-// The invariants above, and more, listed in verify.cpp. E0601 names the first that does not hold; also where blocks,
-// threads or parallel iterations may touch one element. `verify_statements` leaves those races out.
+// Checks the invariants listed in verify.cpp. E0601 names the first violation, which includes possible races between
+// blocks, threads or parallel iterations. `verify_statements` does not check for races.
 Status verify(const Kernel& kernel);
 Status verify_statements(const Kernel& kernel);
-// Of a tile program: whether its blocks and threads race for global memory is its own word; those of shared memory are
-// looked for.
+// For tile programs: checks for races in shared memory only. Races in global memory are the responsibility of the
+// program.
 Status verify_tiles(const Kernel& kernel);
 
-// The second oracle: runs a kernel as it is written, one element at a time, every access checked (E0406). `buffers` has a
-// tensor for each parameter, of its dtype and exactly its number of elements; results are written into them. Arithmetic
-// of floats is in f32 (f64 in f64), each operation rounded. Threads of a block take turns: each runs to its next barrier.
+// Interprets a kernel element by element and checks every access (E0406). `buffers` has a tensor for each parameter,
+// with its dtype and number of elements; results are written into them. Floats are computed in f32 (f64 in f64), with
+// every operation rounded. The threads of a block are interleaved: each runs to its next barrier.
 struct InterpretOptions {
-    // Iterations of Parallel, Bound and Vector loops come from the last to the first: shows what depends on their order.
+    // Runs iterations of Parallel, Bound and Vector loops in reverse, which reveals dependences on their order.
     bool backwards = false;
-    // Refuse kernels in which blocks or threads may race, as verify does; or run them, and find the first race that
-    // happens (E0601 names the element and who; iterations of Parallel loops count as blocks); or just run them.
+    // Refuse: rejects kernels that verify rejects. Find: runs them and reports the first race that happens (E0601 names
+    // the element and both threads or blocks; iterations of Parallel loops count as blocks). Ignore: only runs them.
     enum class Races : uint8_t { Refuse, Find, Ignore } races = Races::Refuse;
-    Stmt* fault = nullptr;  // where it is given: set to the statement of an access that is refused
+    Stmt* fault = nullptr;  // if not null, set to the statement of a rejected access
 };
 Status interpret(const Kernel& kernel, std::vector<Tensor>& buffers, const SymbolValues& symbols = {},
                  const InterpretOptions& options = {});

@@ -1,12 +1,12 @@
-// Floats of 8 bits and fewer in kernels: bytes in memory, f32 where they are computed with, and whole-number arithmetic
-// between the two, so that code generation needs to know nothing of them.
+// Floats of at most 8 bits in kernels. They are bytes in memory and computed as f32; the conversions use integer
+// arithmetic, so code generation needs no support for them.
 #pragma once
 
 #include "expr/expr.h"
 
 namespace tessera {
 
-// The type by which a kernel reads and writes elements of t: a byte for these floats, else t itself.
+// The type in which a kernel loads and stores elements of t: u8 for these floats, else t itself.
 DType stored_as(DType t);
 
 Expr decoded(DType t, const Expr& bits);              // u8 to f32 (f64 for powers of two beyond it)

@@ -1,5 +1,5 @@
-// Blocks and threads, as Bound loops make them: which loops they are, and that no two of them touch one element at the
-// same time, one of them writing.
+// Thread blocks and threads of Bound loops: identifies their loops, and checks that no two of them race, that is,
+// access one element concurrently while one of them writes.
 #pragma once
 
 #include <set>
@@ -15,7 +15,7 @@ inline bool is_thread_loop(const For& loop) { return loop.kind == LoopKind::Boun
 bool is_barrier(const Stmt& s);
 bool has_barrier(const Stmt& s);
 
-// A nest of loops over blocks, or over threads, that stand directly in one another; `first` is the outermost.
+// A perfect nest of block loops, or of thread loops; `first` is the outermost.
 struct BoundNest {
     std::vector<const For*> loops;
     Stmt body;  // of the innermost
@@ -24,9 +24,9 @@ BoundNest bound_nest(const For& first);
 
 std::set<int> written_buffers(const Stmt& s);  // by stores and calls
 
-// Of a kernel that keeps all other rules. E0601 where two blocks, or two threads without a barrier between, may touch
-// one element of global or shared memory and one of them writes.
-// `global`: of global memory too.
+// For a kernel that satisfies all other invariants. E0601 if two blocks, or two threads without a barrier in between,
+// may access one element of global or shared memory while one of them writes.
+// `global`: check global memory too.
 Status check_races(const Kernel& kernel, bool global = true);
 
 }  // namespace tessera

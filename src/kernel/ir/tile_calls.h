@@ -1,8 +1,8 @@
-// Calls that kernels of tile programs make, beside atomics:
-//   call leave(; ; c)              ends the loop around it where c holds; it stands in a Serial loop, in nothing else
-//   call bits(y[i]; x[j]; )        y[i] = the number of y's type, which has as many bits, with the bits of x[j]
-//   call report(; ; number, v...)  says something (base/reports.h)
-// A parameter whose size is the symbol `anywhere` is all memory there is: its elements may be those of others.
+// Calls in kernels of tile programs, besides atomics:
+//   call leave(; ; c)              breaks out of the enclosing Serial loop if c holds; must be directly inside it
+//   call bits(y[i]; x[j]; )        y[i] = bit cast of x[j] to the type of y, which has the same width
+//   call report(; ; number, v...)  prints a message (base/reports.h)
+// A parameter whose size is the symbol `anywhere` is all of memory: its elements may alias those of other parameters.
 #pragma once
 
 #include "base/reports.h"
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// A note of the loop over instances of a model's tile program: whether two write one element is that program's word.
+// A note on the loop over the instances of a tile program in a model: races between instances are not checked.
 constexpr const char* kInstances = "instances";
 constexpr std::string_view kLeave = "leave", kBits = "bits", kAnywhere = "anywhere";
 
@@ -18,7 +18,7 @@ inline bool is_tile_language_call(const Call& call) {
     return call.name == kLeave || call.name == kBits || call.name == kReport;
 }
 
-// Whether something in it prints or asserts.
+// Whether the statement contains a print or an assertion.
 inline bool has_reports(const Stmt& s) {
     bool found = false;
     visit(s, [&](const Stmt& x) {

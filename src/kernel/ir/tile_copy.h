@@ -1,20 +1,20 @@
-// Copies of whole tiles between global and shared memory, which go on while a block does other things. They stand
-// outside of loops over threads.
+// Asynchronous copies of whole tiles between global and shared memory (TMA). The calls are outside of thread loops.
 //
-//   call copy_tile(tile[0, 0]; from[at]; d, e)      tile[i, j] = from, i further along its dimension d and j along e,
-//                                                   and 0 outside of it
-//   call copy_tile(tile[0, 0]; from[at]; d, e, n)   the same for the first n rows i; the others may be anything
+//   call copy_tile(tile[0, 0]; from[at]; d, e)      starts a copy: tile[i, j] = the element of `from` at `at`, plus i
+//                                                   along dimension d and j along e; 0 out of bounds
+//   call copy_tile(tile[0, 0]; from[at]; d, e, n)   the same for the first n rows i; the others are undefined
 //   call copy_places(tile[0, 0]; from[0, 0, 0, c]; place, h, w, sy, sx, y, x, dy, dx)
-//                                                   tile[i, j] = from[n, sy * oy + y + dy, sx * ox + x + dx, c + j],
-//                                                   and 0 outside of it, where place + i is number [n, oy, ox] of [:,
-//                                                   h, w]
-//   call wait_tile(tile[0, 0]; ; )                  what was copied into the tile is there from here on, and not before
-//   call free_tile(tile[0, 0]; ; )                  what was copied is not needed any more, and lost
-//   call store_tile(to[at]; tile[0, 0, 0, 0]; d, e) the other way, where that is inside; the tile is not changed later
+//                                                   starts an im2col copy: tile[i, j] = from[n, sy * oy + y + dy,
+//                                                   sx * ox + x + dx, c + j], 0 out of bounds, where place + i is the
+//                                                   linear index of [n, oy, ox] in [:, h, w]
+//   call wait_tile(tile[0, 0]; ; )                  waits for the copy into the tile; it may be read only afterwards
+//   call free_tile(tile[0, 0]; ; )                  releases the tile for the next copy; its contents are lost
+//   call store_tile(to[at]; tile[0, 0, 0, 0]; d, e) copies in the other direction, clipped to the bounds; the tile must
+//                                                   not change afterwards
 //
-// A tile that is stored is of panels of 128 bytes of a row, in pieces of 16 bytes: tile[panel, i, piece, element]. The
-// pieces of a row are exchanged so that threads which write below each other use different banks: piece p of row i lies
-// where p ^ i % 8 is. Elements of a row lie together in global memory.
+// A tile that is stored has the 128-byte swizzled layout tile[panel, i, piece, element]:
+// panels of 128 bytes of a row, in pieces of 16 bytes; piece p of row i is at p ^ i % 8.
+// Elements of a row are contiguous in global memory.
 #pragma once
 
 #include "kernel/ir/kernel.h"
@@ -29,7 +29,7 @@ bool is_tile_call(const Call& call);
 bool brings_tile(const Call& call);
 bool has_tile_calls(const Stmt& s);
 
-// Where tiles are freed, each is copied, waited for and freed by turns, whichever way control goes: what breaks that.
+// If the kernel frees tiles, every tile must cycle through copy, wait and free on all paths. Returns the violation.
 std::optional<std::string> misused_tile(const Kernel& kernel);
 
 // The arguments of copy_places. All but the first and the last two are constants.
@@ -39,20 +39,20 @@ struct TilePlaces {
     Expr further_y, further_x;
 };
 
-// The rows and columns of the tile, of which columns lie together in global memory, and the dimensions of the global
-// buffer that they run along.
+// The rows and columns of the tile, and the dimensions of the global buffer that they are along. Columns are contiguous
+// in global memory.
 struct TileCopy {
     int tile = -1, global = -1;
     int64_t rows = 0, columns = 0;
     size_t along_rows = 0, along_columns = 0;
-    std::optional<TilePlaces> places = {};  // instead of a dimension that rows run along
-    int64_t copied = 0;                     // of the rows, the first
+    std::optional<TilePlaces> places = {};  // for im2col: rows are window positions, not along a dimension
+    int64_t copied = 0;                     // number of leading rows that are copied
 };
-// Of copy_tile, copy_places and store_tile; nothing where a rule above is broken.
+// Decodes copy_tile, copy_places and store_tile; nothing if a rule above is violated.
 std::optional<TileCopy> tile_copy(const Kernel& kernel, const Call& call);
 
-// The kernel with loops instead. What was copied waits in a buffer beside the tile until it is waited for, so that
-// whatever reads too early reads what was there before.
+// Expands the calls into loops. Copied data is held in a separate buffer until the wait, so a premature read of the
+// tile sees the old contents.
 Kernel expand_tile_copies(const Kernel& kernel);
 
 }  // namespace tessera

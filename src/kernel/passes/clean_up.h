@@ -1,36 +1,36 @@
-// Small passes over the statements that lower() has made, in the order it runs them.
+// Clean-up passes over the statements that lower() generates, in the order in which it runs them.
 #pragma once
 
 #include "kernel/ir/kernel.h"
 
 namespace tessera {
 
-// Rounds that need no guard apart from those that do, for the loops that say "partition".
+// Splits loops with the note "partition" into ranges, such that one range needs no guards.
 void partition_loops(Kernel& kernel);
 
-// A loop that runs once is its body; one that never runs is gone.
+// Replaces loops of one iteration by their bodies, and removes loops without iterations.
 void drop_unit_loops(Kernel& kernel);
 
-// Conditions that always hold, or are known from an if around them, are gone.
+// Removes conditions that always hold or are implied by an enclosing if.
 void simplify_kernel(Kernel& kernel);
 
-// Neighbouring dimensions of a parameter that every access splits one index for are one dimension.
+// Merges adjacent dimensions of a parameter if every access splits one index into them.
 void merge_dimensions(Kernel& kernel);
-void merge_dimension(Kernel& kernel, int slot, size_t d);  // d and d + 1 of a parameter without strides, in any case
+void merge_dimension(Kernel& kernel, int slot, size_t d);  // merges d and d + 1 of a parameter without strides
 
-// A buffer that was to be in registers, and is indexed by more than constants once loops are expanded, is in local
-// memory.
+// Moves buffers from Register to Local scope if their indices are not constant once unrolled and vector loops are
+// expanded.
 void place_registers(Kernel& kernel);
 
-constexpr int64_t kSecondCache = 2;  // where `prefetch` brings things
+constexpr int64_t kSecondCache = 2;  // the level that `prefetch` prefetches to: L2
 
-// What the next iteration of a parallel loop reads, a row, comes into the cache while functions of this one are
-// computed.
+// Prefetches the row that the next iteration of a parallel loop reads, while this iteration computes functions of its
+// own row.
 void prefetch_rows(Kernel& kernel);
-// The same for iterations that copy tiles and multiply them.
+// The same for iterations that copy and multiply tiles.
 void prefetch_steps(Kernel& kernel);
 
-// What is allocated nowhere any more is no buffer of the kernel.
+// Removes buffers that are not allocated anywhere.
 void drop_unused_buffers(Kernel& kernel);
 
 }  // namespace tessera

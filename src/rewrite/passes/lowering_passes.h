@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// Steps of a scan that are written out, at most: a longer one is a loop that the runtime steers, whose weights lie in
+// Steps of a scan that are written out, at most: a longer one is a loop that the runtime executes, whose weights lie in
 // memory once and whose kernels are compiled once.
 constexpr int64_t kUnrolledSteps = 4;
 

@@ -400,7 +400,7 @@ def cast(input: Any, dtype: dtype, fp_downcast_rounding: Any = None, bitcast: bo
     x = to_tensor(input)
     kind = dtype.scalar if isinstance(dtype, types.block_type) else dtype
     if not isinstance(kind, types.dtype):
-        raise TypeError(f"{kind!r} is no element type")
+        raise TypeError(f"{kind!r} is not an element type")
     if isinstance(kind, types.pointer_type) or x.dtype.is_ptr():
         return _cast_pointer(x, kind, bitcast)
     if fp_downcast_rounding is not None:

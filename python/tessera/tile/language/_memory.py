@@ -30,7 +30,7 @@ def load(pointer: Any, mask: Any = None, other: Any = None, boundary_check: Any 
                          "or loading a scalar")
     at = to_tensor(pointer)
     if not at.dtype.is_ptr():
-        raise ValueError(f"Unsupported ptr type {at.type} in `tl.load`: an argument that is an array is a pointer; an integer is not")
+        raise ValueError(f"Unsupported ptr type {at.type} in `tl.load`: array arguments are pointers; integers are not")
     if mask is None and other is not None:
         raise ValueError("`other` cannot be provided without `mask`")
     for what, value in (("Mask", mask), ("Other", other)):

@@ -12,7 +12,7 @@
 #include "rewrite/refute/refute.h"
 #include "rewrite/rules/apply_rules.h"
 
-namespace tessera::doors_test {
+namespace tessera::soundness_test {
 namespace {
 
 Claim claim_of(const std::string& text) {
@@ -55,7 +55,7 @@ bool applies(const Rule& rule, const char* f, const char* op, int keep, const Si
     return apply_rule(rule, *graph.outputs()[0], context, true);
 }
 
-TEST(Doors, ALiteralIsOneNumberInTheEngineToo) {
+TEST(Soundness, ALiteralIsOneNumberInTheEngineToo) {
     int refused = 0;
     for (const auto& [op, number] : {std::pair("mul", 1.0), {"div", 1.0}, {"pow", 1.0}, {"add", 0.0}, {"sub", 0.0}})
         for (const char* f : {"reduce_sum", "reduce_mean", "reduce_max", "reduce_l1", "reduce_log_sum_exp"})
@@ -77,7 +77,7 @@ TEST(Doors, ALiteralIsOneNumberInTheEngineToo) {
 }
 
 // Both sides are the same real function where both are defined, and the right side is defined less often.
-TEST(Doors, TheRightSideIsDefinedWhereTheLeftIs) {
+TEST(Soundness, TheRightSideIsDefinedWhereTheLeftIs) {
     int refused = 0;
     const char* lefts[] = {"add(x, y)",      "relu(add(x, y))", "mul(x, y)",
                            "neg(add(x, y))", "tanh(sub(x, y))", "transpose(add(x, y), perm=[1,0])"};
@@ -126,7 +126,7 @@ TEST(Doors, TheRightSideIsDefinedWhereTheLeftIs) {
     }
 }
 
-TEST(Doors, WhatAProofFixesTheRuleAsks) {
+TEST(Soundness, WhatAProofFixesTheRuleAsks) {
     int refused = 0;
     auto offer = [&](const std::string& text, const std::map<std::string, std::vector<int64_t>>& values) {
         Claim claim = claim_of(text);
@@ -168,7 +168,7 @@ TEST(Doors, WhatAProofFixesTheRuleAsks) {
     EXPECT_FALSE(proves(claim_of("relu(x) => relu(x) where x: [N], z: [N]")));
 }
 
-TEST(Doors, AProofOverTheRealsIsForFloats) {
+TEST(Soundness, AProofOverTheRealsIsForFloats) {
     int refused = 0;
     for (const Claim& hold : listed_claims().hold) {
         Result<Proof> proof = prove(hold);
@@ -192,7 +192,7 @@ TEST(Doors, AProofOverTheRealsIsForFloats) {
     EXPECT_FALSE(proves(claim_of("div(mul(x:int, y:int), z:int) => mul(x, div(y, z)) where x: [M], y: [M], z: [M]")));
 }
 
-TEST(Doors, ExactMeansTheSameRoundings) {
+TEST(Soundness, ExactMeansTheSameRoundings) {
     int refused = 0;
     const std::pair<const char*, const char*> composed[] = {{"swish(x)", "mul(x, sigmoid(x))"},
                                                             {"sum(x, y, x)", "add(add(x, y), x)"},
@@ -248,7 +248,7 @@ TEST(Doors, ExactMeansTheSameRoundings) {
     EXPECT_GE(exact, 15);
 }
 
-TEST(Doors, ANarrowingCastIsAnOperation) {
+TEST(Soundness, ANarrowingCastIsAnOperation) {
     int refused = 0;
     const char* lefts[] = {"relu(x)", "add(x, x)",          "transpose(x, perm=[1,0])",
                            "neg(x)",  "reduce_sum(x, [1])", "exp(x)"};
@@ -284,7 +284,7 @@ TEST(Doors, ANarrowingCastIsAnOperation) {
         claim_of("cast(transpose(x, perm=[1,0]), to=10) => transpose(cast(x, to=10), perm=[1,0]) where x: [M,N]")));
 }
 
-TEST(Doors, DrawsAreNoProof) {
+TEST(Soundness, DrawsAreNoProof) {
     int refused = 0;
     for (const char* group : {"", ", group=2", ", group=3", ", group=g"})
         for (const char* rest : {", ..a", ", strides=s", ", pads=p", ", dilations=d", ", strides=s, pads=p", ""})
@@ -357,7 +357,7 @@ void expect_proved(const std::string& text) {
     EXPECT_TRUE(proof.proved) << text << "\n" << proof.reason;
 }
 
-TEST(Doors, AConditionSaysWhatItsFunctionSays) {
+TEST(Soundness, AConditionSaysWhatItsFunctionSays) {
     Refused refused;
     for (const char* op : {"mul", "div", "pow"})
         for (const char* type : {":float", ":f32", ":f16", ":f64", ":int", ":i64", ""})
@@ -376,7 +376,7 @@ TEST(Doors, AConditionSaysWhatItsFunctionSays) {
     EXPECT_FALSE(believes(rule_of("zero: mul(x:float, c) => mul(x, 0) if number(c) == 0.0")));
 }
 
-TEST(Doors, AListIsAnyNumberOfTensorsAndAnOptionalMayBeAbsent) {
+TEST(Soundness, AListIsAnyNumberOfTensorsAndAnOptionalMayBeAbsent) {
     Refused refused;
     const std::string ops[] = {"max", "min", "sum", "mean"};
     for (const std::string& f : ops)
@@ -408,7 +408,7 @@ TEST(Doors, AListIsAnyNumberOfTensorsAndAnOptionalMayBeAbsent) {
     expect_proved("one: clip(neg(neg(x)), l?, h?) => clip(x, l?, h?)");
 }
 
-TEST(Doors, ARestHoldsWhatIsNotNamed) {
+TEST(Soundness, ARestHoldsWhatIsNotNamed) {
     Refused refused;
     for (const OpDef* op : all_ops()) {
         size_t least = 0;
@@ -449,7 +449,7 @@ TEST(Doors, ARestHoldsWhatIsNotNamed) {
         "both [reassociates]: gemm(transpose(x:float, perm=[1, 0]), y, transA=0, ..r) => gemm(x, y, transA=1, ..r)");
 }
 
-TEST(Doors, WhatIsNamedCountsWhateverARestHolds) {
+TEST(Soundness, WhatIsNamedCountsWhateverARestHolds) {
     const Rule rule = rule_of("named [reassociates]: relu(leaky_relu(x, ..r)) => leaky_relu(x, alpha=0.01, ..r)");
     Graph graph("g");
     Value* in = graph.add_input("x", Type(DType::f32, Shape(Sizes{2})));
@@ -463,7 +463,7 @@ TEST(Doors, WhatIsNamedCountsWhateverARestHolds) {
     EXPECT_FALSE(graph.outputs()[0]->node()->attrs().contains("alpha"));  // its default
 }
 
-TEST(Doors, DemandsAreFoundAtAnyDepth) {
+TEST(Soundness, DemandsAreFoundAtAnyDepth) {
     Refused refused;
     const char* partial[] = {"log(x:float)",           "reciprocal(x:float)", "div(y, x:float)",  "atanh(x:float)",
                              "reduce_max(x:float, a)", "pow(x:float, -1)",    "log(abs(x:float))"};
@@ -493,7 +493,7 @@ TEST(Doors, DemandsAreFoundAtAnyDepth) {
     expect_proved("total [reassociates, grows]: relu(q@matmul(exp(x:float), w)) => relu(sub(add(q, q), q))");
 }
 
-TEST(Doors, WhatIsReducedMayBeNothing) {
+TEST(Soundness, WhatIsReducedMayBeNothing) {
     Refused refused;
     for (const char* m : {"reduce_max", "reduce_min", "reduce_mean", "reduce_sum"})
         for (const char* axes : {"a", "[0]", "[-1]", "[0, 1]", "[k]"})
@@ -523,7 +523,7 @@ TEST(Doors, WhatIsReducedMayBeNothing) {
         "a))), a)) => div(exp(x), reduce_sum(exp(x), a))");
 }
 
-TEST(Doors, AttributesArePartOfATerm) {
+TEST(Soundness, AttributesArePartOfATerm) {
     Refused refused;
     const std::pair<const char*, const char*> pairs[] = {
         {"mod(a, b)", "mod(a, b, fmod=1)"},
@@ -562,7 +562,7 @@ TEST(Doors, AttributesArePartOfATerm) {
         "reduce_max(x, mod(a, b)))), mod(a, b))) => div(exp(x), reduce_sum(exp(x), mod(a, b)))");
 }
 
-TEST(Doors, ArithmeticStaysInItsType) {
+TEST(Soundness, ArithmeticStaysInItsType) {
     Refused refused;
     const std::pair<const char*, int> types[] = {{"f16", 1}, {"f16", 11}, {"bf16", 1}, {"bf16", 11}, {"f32", 11}};
     for (const auto& [narrow, wide] : types)
@@ -594,7 +594,7 @@ TEST(Doors, ArithmeticStaysInItsType) {
 }
 
 // Each was believed once, and found by rules drawn at random or by hand.
-TEST(Doors, WhatWasFoundByAttackIsRefused) {
+TEST(Soundness, WhatWasFoundByAttackIsRefused) {
     Refused refused;
     for (const char* text :
          {// the right side's literals get the type of another operand
@@ -626,7 +626,7 @@ TEST(Doors, WhatWasFoundByAttackIsRefused) {
 
 // One element may have a higher rank, large integers share a double, a cast widens, and integers may be added as
 // floats.
-TEST(Doors, WhatASecondAttackFoundIsRefused) {
+TEST(Soundness, WhatASecondAttackFoundIsRefused) {
     const std::string ranks = " if count(c) == 1 and axes_in(ints(a), rank(x)) == [axis_in(1, rank(x))]";
     for (const std::string& text :
          {"r [reassociates]: neg(neg(reduce_sum(add(x:float, c), a, keepdims=0))) => "
@@ -645,7 +645,7 @@ TEST(Doors, WhatASecondAttackFoundIsRefused) {
     expect_proved("r: neg(neg(add(x:float, 9007199254740992.0))) => add(x, 9007199254740992.0)");
 }
 
-TEST(Doors, ALiteralHasTheTypeOfItsParameter) {
+TEST(Soundness, ALiteralHasTheTypeOfItsParameter) {
     const Rule rule = rule_of("zero [reassociates, grows]: mul(x:float, cast(c:bool, ..t)) => where(c, x, 0.0)");
     Graph graph("g");
     Value* x = graph.add_input("x", Type(DType::f64, Shape(Sizes{2})));
@@ -660,7 +660,7 @@ TEST(Doors, ALiteralHasTheTypeOfItsParameter) {
     EXPECT_EQ(graph.outputs()[0]->node()->input(2)->type().tensor().dtype, DType::f64);
 }
 
-TEST(Doors, WhatUsersExpectIsProved) {
+TEST(Soundness, WhatUsersExpectIsProved) {
     for (const char* text :
          {"cast: cast(cast(x:f32, to=11), to=1) => x", "abs [reassociates]: max(x:float, neg(x)) => abs(x)",
           "abs [reassociates, grows]: abs(x:float) => max(x, neg(x))",
@@ -692,4 +692,4 @@ TEST(Doors, WhatUsersExpectIsProved) {
 }
 
 }  // namespace
-}  // namespace tessera::doors_test
+}  // namespace tessera::soundness_test

@@ -13,7 +13,7 @@
 #include "discover/check/verify_rule.h"
 #include "discover/prove/prove_rule.h"
 
-namespace tessera::doors_bits_test {
+namespace tessera::soundness_bits_test {
 namespace {
 
 using testing::HasSubstr;
@@ -65,7 +65,7 @@ void expect_refused(const std::vector<Offered>& all, size_t least) {
     EXPECT_GE(all.size(), least);
 }
 
-TEST(Doors, IntegersDoNotFitIntoFloats) {
+TEST(Soundness, IntegersDoNotFitIntoFloats) {
     struct Integer {
         const char* name;
         int onnx;
@@ -89,7 +89,7 @@ TEST(Doors, IntegersDoNotFitIntoFloats) {
     expect_refused(offer(texts), 100);
 }
 
-TEST(Doors, ZerosHaveSigns) {
+TEST(Soundness, ZerosHaveSigns) {
     const std::pair<const char*, const char*> changed[] = {{"max(x:float, y)", "max(y, x)"},
                                                            {"min(x:float, y)", "min(y, x)"},
                                                            {"max(x:float, y, z)", "max(z, y, x)"},
@@ -133,7 +133,7 @@ TEST(Doors, ZerosHaveSigns) {
 }
 
 // What a literal stands for, and what IEEE says of it, apart from the evaluator.
-TEST(Doors, LiteralsAreJudgedByEveryNumberTheyStandFor) {
+TEST(Soundness, LiteralsAreJudgedByEveryNumberTheyStandFor) {
     constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
     constexpr double kMost = std::numeric_limits<double>::max(), kLeast = std::numeric_limits<double>::denorm_min();
     const std::vector<double> numbers = {0.0,  -0.0,  1.0,  -1.0,  0.5,    -2.5,   3.0,
@@ -218,7 +218,7 @@ TEST(Doors, ALiteralHasNoTypeToCastFrom) {
 }
 
 // By cases, too, a proof about real numbers says nothing of bits.
-TEST(Doors, CasesOfRealNumbersAreNotExact) {
+TEST(Soundness, CasesOfRealNumbersAreNotExact) {
     for (const char* text :
          {"sub(x:float, 0) => x", "add(x:float, 0.0) => x", "mul(x:float, 0) => mul(x, 0.0)",
           "neg(sub(x:float, y:float)) => sub(y, x) if rank(x) == 2 and same_dims(y, x)",
@@ -301,7 +301,7 @@ const std::set<std::string> kTooRare = {
     "tfidf_vectorizer.pool_strings", "tfidf_vectorizer.weights",    "tfidf_vectorizer.pool_int64s"};
 
 // op(x, a=v, ..r) => op(x, ..r) for every attribute of every op: whatever the other attributes are.
-TEST(Doors, WhatAnAttributeSaysIsNotDropped) {
+TEST(Soundness, WhatAnAttributeSaysIsNotDropped) {
     std::vector<std::string> texts;
     for (const OpDef* op : all_ops())
         for (const AttrDef& a : op->attrs) {
@@ -329,4 +329,4 @@ TEST(Doors, WhatAnAttributeSaysIsNotDropped) {
 }
 
 }  // namespace
-}  // namespace tessera::doors_bits_test
+}  // namespace tessera::soundness_bits_test
