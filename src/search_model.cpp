@@ -24,7 +24,9 @@ namespace {
 
 constexpr int64_t kFoldLimit = int64_t{1} << 40;  // weights are computed, whatever they take
 constexpr size_t kMostTimed = 5;                  // candidates, the input among them
-constexpr double kExploreShare = 0.5;             // of the time
+// Of the time: to explore, until which the costs of nodes are measured, to take graphs out, and until which graphs are
+// weighed. The rest is for the clock.
+constexpr double kExploreShare = 0.2, kMeasureShare = 0.5, kTakeOutShare = 0.2, kCompareShare = 0.6;
 // Of the time for mutants: to make their rules; of what is left then, to explore with them, until which the costs of
 // nodes are measured, to take graphs out, and until which graphs are weighed. The rest is for the clock.
 constexpr double kMakeShare = 0.35, kMutantShare = 0.15, kNodesShare = 0.35, kExtractShare = 0.1, kWeighShare = 0.5;
@@ -75,7 +77,6 @@ Result<std::unique_ptr<CostModel>> choose_cost(const ModelSearchOptions& options
         return Error(Code::E0501, "there is no cost \"{}\"", options.cost).hint("there are: measured, estimate, sum");
     MeasureOptions measure{.cache = options.cache, .target = options.target, .precision = precision};
     measure.fused = options.cost == "measured";
-    measure.budget = kExploreShare * options.seconds;
     measure.progress = options.progress;
     measure.cancel = options.cancel;
     std::unique_ptr<CostModel> cost = TRY(MeasuredCost::open(measure));
@@ -152,12 +153,14 @@ class ModelSearch {
     ModelSearch(const Model& model, const ModelSearchOptions& options) : model_(model), options_(options) {}
 
     Result<Searched> run() {
-        const auto began = std::chrono::steady_clock::now();
+        const Deadline until = Deadline::in(options_.seconds);
         precision_ = TRY(precision_named(options_.precision));
         how_.strategy = TRY(strategy_named(options_.strategy));
         how_.limits.precision = precision_;
         how_.limits.max_nodes = options_.max_nodes;
-        how_.limits.seconds = how_.extract_seconds = kExploreShare * options_.seconds;
+        how_.limits.seconds = kExploreShare * options_.seconds;
+        how_.extract_seconds = kTakeOutShare * options_.seconds;
+        how_.until = until.share(kCompareShare);
         how_.limits.cancel = options_.cancel;
         how_.alpha = options_.alpha;
         how_.budget = options_.budget;
@@ -165,6 +168,8 @@ class ModelSearch {
         device_ = TRY(timed_device(options_.target));
         report_.device = device_->name();
         cost_ = TRY(choose_cost(options_, precision_, *device_));
+        if (auto* measured = dynamic_cast<MeasuredCost*>(cost_.get()))
+            measured->stop_at(until.share(kMeasureShare), how_.until);
         tell("rewrite", 0, 3);
         pipeline_.precision = precision_;
         pipeline_.fold_limit = kFoldLimit;
@@ -177,7 +182,7 @@ class ModelSearch {
         TRY(explore(rules_.all, {}));
         std::vector<size_t> all(candidates_.size());
         std::iota(all.begin(), all.end(), size_t{0});
-        TRY(choose(std::move(all), {.seconds = std::max(options_.seconds - since(began), 0.0)}));
+        TRY(choose(std::move(all), {.seconds = until.left(), .until = until}));
         const size_t without = report_.chosen;
         if (options_.mutate > 0) TRY(with_mutants());
         Searched out{model_, std::move(report_)};

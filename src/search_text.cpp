@@ -1,4 +1,8 @@
 // What a search found, as text for people.
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "tessera/search.h"
 
 namespace tessera {
@@ -50,8 +54,19 @@ std::string mutants_text(const SearchReport& report, bool rules) {
 
 }  // namespace
 
+std::string SearchReport::outcome() const {
+    const SearchedCandidate* best = chosen ? &candidates[chosen] : nullptr;
+    if (best && best->seconds > 0) return fmt::format("{:.3g} times as fast by the clock ({})", speedup, best->what);
+    if (best) return fmt::format("{} costs less, which was not timed", best->what);
+    const bool timed = std::any_of(candidates.begin(), candidates.end(), [](const SearchedCandidate& c) {
+        return c.seconds > 0 || c.difference > 0 || !c.refused.empty();
+    });
+    if (timing_seconds > 0 && !timed) return "nothing faster found: the time was over before a candidate was timed";
+    return "nothing faster found";
+}
+
 std::string SearchReport::to_text(bool rules) const {
-    std::string text = mutants_text(*this, rules);
+    std::string text = fmt::format("  {}\n", outcome()) + mutants_text(*this, rules);
     text +=
         fmt::format("  {}: {} rewrites, {}, {}\n", strategy, steps,
                     classes ? fmt::format("{} nodes in {} classes", nodes, classes) : fmt::format("{} graphs", nodes),

@@ -14,7 +14,7 @@
 namespace tessera {
 
 struct ModelSearchOptions {
-    double seconds = 60;                    // for exploration and timing; started work is finished
+    double seconds = 60;                    // for the whole search; untimed candidates are not chosen
     std::string strategy = "egraph";        // or "backtrack", TASO's search
     std::string cost = "measured";          // of fused groups; "sum": of single ops; "estimate": without measuring
     std::string precision = "default";      // as in OptimizeOptions
@@ -88,7 +88,9 @@ struct SearchReport {
     double mutate_gain = 1;           // measured speed-up of the result over the result without mutants
     size_t chosen = 0;                // index of the chosen candidate
     double speedup = 1;               // its measured speed-up
-    // The search and its candidates as text; with `rules`, also the rules of each candidate, where they apply, and
+    // "nothing faster found", or the speed-up of the chosen candidate.
+    std::string outcome() const;
+    // The outcome, the search and its candidates as text; with `rules`, also the rules of each candidate, where they apply, and
     // their estimated gains.
     std::string to_text(bool rules = true) const;
 };

@@ -25,6 +25,7 @@ class Deadline {
         if (at_ == Clock::time_point::max()) return kLong;
         return std::max(0.0, std::chrono::duration<double>(at_ - Clock::now()).count());
     }
+    bool ever() const { return at_ != Clock::time_point::max(); }
     // A deadline after this part of the remaining time.
     Deadline share(double part) const { return within(part * left()); }
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 
+#include "base/cancel_scope.h"
 #include "base/clock.h"
 #include "base/in_parallel.h"
 #include "base/usable_cores.h"
@@ -13,6 +14,7 @@
 #include "rewrite/passes/optimize.h"
 #include "runtime/code_cache.h"
 #include "runtime/target_key.h"
+#include "tune/cancel_at.h"
 #include "tune/standalone.h"
 
 namespace tessera {
@@ -131,9 +133,14 @@ bool MeasuredCost::over(const std::optional<Deadline>& until) const {
     return processor_ > options_.budget || spent_ > kPatience * options_.budget;
 }
 
-void MeasuredCost::allow(const Deadline& nodes, const Deadline& groups) {
+void MeasuredCost::stop_at(const Deadline& nodes, const Deadline& groups) {
     nodes_until_ = nodes;
     groups_until_ = groups;
+}
+
+void MeasuredCost::allow(const Deadline& nodes, const Deadline& groups) {
+    stop_at(nodes, groups);
+    again_ = true;
     recent_.clear();
 }
 
@@ -193,7 +200,8 @@ CodegenOptions MeasuredCost::codegen() const {
     return codegen;
 }
 
-MeasuredCost::Code MeasuredCost::generate(const std::vector<const Parts*>& all) const {
+MeasuredCost::Code MeasuredCost::generate(const std::vector<const Parts*>& all,
+                                          const std::optional<Deadline>& until) const {
     Code code;
     std::vector<Kernel> kernels;
     for (const Parts* parts : all)
@@ -203,6 +211,8 @@ MeasuredCost::Code MeasuredCost::generate(const std::vector<const Parts*>& all) 
                 kernels.back().name = fmt::format("k{}", kernels.size());
             }
     if (kernels.empty()) return code;
+    const CancelAt cancel(until.value_or(Deadline()), options_.cancel);
+    const CancelScope scope(cancel.flag());
     auto module = compile_kernels(kernels, codegen());
     if (module.ok()) module = device_.load(std::move(*module));
     if (module.ok()) code.module = std::move(*module);
@@ -255,7 +265,8 @@ double MeasuredCost::node(const Node& node) {
     Spending spending(*this);
     std::optional<Parts> parts = parts_of(node);
     if (!parts) return known_[key] = estimate;
-    const double seconds = clock(*parts, generate({&*parts}), 1e9);
+    const double seconds = clock(*parts, generate({&*parts}, nodes_until_), 1e9);
+    if (nodes_until_ && nodes_until_->passed()) return known_[key] = seconds;  // some of it may be an estimate
     remember(key, seconds);
     return seconds;
 }
@@ -302,7 +313,7 @@ void MeasuredCost::expect(const std::vector<std::vector<const Node*>>& classes) 
         }
         // What others are compared with should be of the same hour.
         leave_out_slow(stake.choices);
-        if (Choice* best = cheapest_known(stake.choices); best && nodes_until_ && !recent_.contains(best->key))
+        if (Choice* best = cheapest_known(stake.choices); best && again_ && !recent_.contains(best->key))
             fresh = best->again = true;
         if (!fresh) continue;
         auto [it, first] = stakes.try_emplace(std::move(text), std::move(stake));
@@ -333,7 +344,7 @@ void MeasuredCost::expect(const std::vector<std::vector<const Node*>>& classes) 
             if (choice->again) forget(*choice->parts);
             lowered.push_back(&*choice->parts);
         }
-        const Code code = generate(lowered);
+        const Code code = generate(lowered, nodes_until_);
         for (; next < end; ++next) {
             double best = 1e9;
             for (Choice& choice : order[next]->choices) {
@@ -355,7 +366,7 @@ std::optional<double> MeasuredCost::groups(const Graph& graph) {
     stand_in_weights(*copy);
     std::optional<Parts> parts = parts_of(*copy, false);
     if (!parts) return {};
-    return clock(*parts, over(groups_until_) ? Code{} : generate({&*parts}), 1e9, groups_until_);
+    return clock(*parts, over(groups_until_) ? Code{} : generate({&*parts}, groups_until_), 1e9, groups_until_);
 }
 
 }  // namespace tessera

@@ -51,7 +51,9 @@ class MeasuredCost : public CostModel {
 
     size_t measured() const { return measured_; }     // kernels, in this process
     const Status& status() const { return failed_; }  // E0702: the device failed, and from there on all is estimated
-    // From here on until then by the wall's clock, whatever was spent before: nodes, then groups.
+    // Until then by the wall's clock, in place of a budget: nodes, then groups.
+    void stop_at(const Deadline& nodes, const Deadline& groups);
+    // The same, from here on, whatever was spent before; and what others are compared with is measured again.
     void allow(const Deadline& nodes, const Deadline& groups);
     double spent() const { return spent_; }                // seconds, measuring and lowering for it
     double spent_processor() const { return processor_; }  // the same in processor time
@@ -80,7 +82,8 @@ class MeasuredCost : public CostModel {
     std::optional<Parts> parts_of(const Node& node) const;
     CodegenOptions codegen() const;
     std::vector<std::string> key_parts() const;  // all that times depend on besides the kernel
-    Code generate(const std::vector<const Parts*>& all) const;
+    // Without code where there is no time for it.
+    Code generate(const std::vector<const Parts*>& all, const std::optional<Deadline>& until) const;
     // The sum; one run is enough for what makes it more than `hopeless`, and kernels are estimated after `until`.
     double clock(const Parts& parts, const Code& code, double hopeless, const std::optional<Deadline>& until = {});
     void remember(const std::string& key, double seconds);
@@ -104,6 +107,7 @@ class MeasuredCost : public CostModel {
     size_t measured_ = 0;
     double spent_ = 0, processor_ = 0;
     std::optional<Deadline> nodes_until_, groups_until_;  // instead of the budget
+    bool again_ = false;                                  // what others are compared with is measured again
     struct Sum {
         double clocked = 0, estimated = 0;
     };

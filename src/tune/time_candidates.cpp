@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "base/cancel_scope.h"
 #include "base/clock.h"
 #include "runtime/difference.h"
+#include "tune/cancel_at.h"
 
 namespace tessera {
 namespace {
@@ -48,10 +50,11 @@ bool of_device(const Error& error) { return error.code() == Code::E0408 || error
 // Seconds of one run, whatever it runs on.
 class Ready {
   public:
-    static Result<Ready> make(Executable made, NamedData inputs, const TimeOptions& options, const Device& device) {
+    static Result<Ready> make(Executable made, NamedData inputs, const TimeOptions& options, const Device& device,
+                              const std::atomic<bool>* cancel) {
         Ready ready(std::move(made), std::move(inputs), options.threads == 1 && device.shares_memory());
         const double began = ready.now();
-        ready.outputs = TRY(ready.made_.run(ready.inputs_));
+        ready.outputs = TRY(ready.made_.run(ready.inputs_, {.cancel = cancel}));
         ready.seconds = ready.now() - began;
         if (device.shares_memory()) return ready;
         auto runs = ready.made_.on_device(ready.inputs_);
@@ -107,6 +110,9 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
     timed.refused.resize(count);
     if (count < 2 || until.left() <= timed.pace.preparing + timed.pace.running) return timed;
     auto cancelled = [&] { return options.cancel && *options.cancel; };
+    const CancelAt cancel(until, options.cancel);
+    const CancelScope scope(cancel.flag());
+    auto late = [&](const auto& result) { return result.error().code() == Code::E0410 && !cancelled(); };
     const std::shared_ptr<RunMemory> memory = make_run_memory();  // they run in turns
     double preparing = 0, running = 0;                            // seconds by the wall's clock, the most so far
     int64_t most_bytes = 0;                                       // of any but the first
@@ -124,16 +130,19 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
         const double compiled = wall_seconds();
         preparing = std::max(preparing, compiled - start);
         if (bytes > most_bytes) return std::optional<Ready>();
-        Ready ready = TRY(Ready::make(std::move(made), std::move(inputs), options, device));
+        Ready ready = TRY(Ready::make(std::move(made), std::move(inputs), options, device, cancel.flag()));
         running = std::max(running, wall_seconds() - compiled);
         timed.pace.add(compiled - start, wall_seconds() - compiled);
         return std::optional<Ready>(std::move(ready));
     };
-    const Ready first = std::move(*TRY(prepare(0)));
+    auto input = prepare(0);
+    if (!input.ok() && late(input)) return timed;
+    const Ready first = std::move(*TRY(std::move(input)));
     for (size_t i = 1; i < count && (i == 1 || !wanted_by.passed()) && !cancelled(); ++i) {
         const bool slow = running > kSlowRun;
         if (until.left() < preparing + (slow ? 1 : 3) * running) break;
         auto ready = prepare(i);
+        if (!ready.ok() && late(ready)) break;
         if (!ready.ok() && !of_device(ready.error())) return ready.error();
         if (!ready.ok()) timed.refused[i] = ready.error().message();
         if (!ready.ok() || !*ready) continue;
