@@ -55,12 +55,12 @@ Result<std::shared_ptr<CompiledModule>> machine_code(const std::vector<Kernel>& 
 }
 
 // All that a compiled program depends on.
-std::string program_key(const Model& model, const CompileOptions& options, const LowerOptions& lower,
+std::string program_key(const std::string& model, const CompileOptions& options, const LowerOptions& lower,
                         const CodegenOptions& codegen) {
     std::vector<std::string> parts = machine_parts(codegen);
     parts.push_back(fmt::format("{} {} {} {} {} {}", options.precision, options.optimize, lower.threads, lower.fuse,
                                 lower.schedule, lower.baseline));
-    parts.push_back(model_key(model.graph()));
+    parts.push_back(model);
     return code_key(parts);
 }
 
@@ -171,6 +171,7 @@ class Compilation {
         state.options.after = {};
         state.options.cancel = nullptr;
         if (!model.strict() && (can_be_contradicted(model) || has_dynamic_pools(model.graph()))) state.model = model;
+        state.source = model.graph().info().source;
         state.inputs = model.inputs();
         state.outputs = model.outputs();
         c.precision_ = TRY(precision_named(given.precision));
@@ -196,7 +197,10 @@ class Compilation {
     std::optional<Executable> find(const Model& model) {
         if (!keeps()) return {};
         Executable::State& state = *state_;
-        key_ = phases_.run("look it up", [&] { return program_key(model, options_, lower_, state.codegen); });
+        key_ = phases_.run("look it up", [&] {
+            state.source_key = model_key(model.graph());
+            return program_key(state.source_key, options_, lower_, state.codegen);
+        });
         auto found = phases_.run("load", [&] { return find_program(cache_, key_, model, state.codegen, load_); });
         if (!found) return {};
         found->report.from_cache = true;

@@ -35,6 +35,9 @@ struct Executable::State {
     std::optional<Model> origin;               // where it cannot: what it was compiled from
     std::unique_ptr<Specialised> specialised;  // where sizes decide how the model goes on
 
+    // The file it was compiled from, and what model_key gave for it; empty where neither is known.
+    std::string source, source_key;
+
     CompileOptions options;
     // Of a model whose declared sizes a run may contradict: itself, and what was compiled where one did.
     std::optional<Model> model;

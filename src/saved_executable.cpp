@@ -1,9 +1,11 @@
 // An executable as one file, and back.
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "executable_state.h"
 #include "llvm/targets/target.h"
+#include "runtime/model_key.h"
 #include "runtime/target_key.h"
 #include "stages.h"
 
@@ -13,6 +15,15 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kSavedKey = "executable in a file of its own";
+constexpr size_t kBuildDigits = 8;  // of a build's key, that name it
+
+// This build and this processor, for people.
+std::string maker() {
+    return fmt::format("Tessera {} (build {})", version(), code_key({kSavedKey}).substr(0, kBuildDigits));
+}
+std::string processor_text(const std::vector<std::string>& parts) {
+    return parts.size() > 1 ? fmt::format("{} ({})", parts[1], parts[0].substr(0, parts[0].find('-'))) : "another one";
+}
 
 Json port_to_json(const Port& p) {
     return {{"name", p.name},
@@ -93,8 +104,6 @@ Result<std::shared_ptr<Executable::State>> restored(ProgramEntry entry, const Js
     state->codegen = codegen_options(state->options, precision);
     LowerOptions lower;
     if (state->options.tier == kFast) make_baseline(lower, state->codegen);
-    if (target_parts(state->codegen) != about.at("processor").get<std::vector<std::string>>())
-        return Error(Code::E0605, "\"{}\" was compiled for another processor", path).hint("compile the model again");
     for (const Json& j : about.at("inputs")) state->inputs.push_back(port_from_json(j));
     for (const Json& j : about.at("outputs")) state->outputs.push_back(port_from_json(j));
     StoredProgram stored = TRY(unpack_program(entry.program, path));
@@ -104,6 +113,10 @@ Result<std::shared_ptr<Executable::State>> restored(ProgramEntry entry, const Js
         TRY(LoadedProgram::restore(std::move(stored.program), std::move(module), entry.weights, entry.file, load));
     state->report = std::move(stored.report);
     state->report.from_cache = true;
+    if (about.contains("source")) {
+        state->source = about["source"].value("path", "");
+        state->source_key = about["source"].value("key", "");
+    }
     if (state->options.tier == kFast) state->report.tier = kFast;
     state->entry = std::move(entry);
     return state;
@@ -120,6 +133,10 @@ Status Executable::save(const std::string& path) const {
         return write_program(path, key, with_trailer({}, about), s.origin->to_text(), {});
     }
     about["processor"] = target_parts(s.codegen);
+    about["made_by"] = maker();
+    std::error_code unknown;
+    if (const auto source = std::filesystem::absolute(s.source, unknown); !s.source_key.empty() && !unknown)
+        about["source"] = {{"path", source.string()}, {"key", s.source_key}};
     about["threads"] = s.loaded->threads();
     about["inputs"] = ports_to_json(s.inputs);
     about["outputs"] = ports_to_json(s.outputs);
@@ -129,12 +146,56 @@ Status Executable::save(const std::string& path) const {
                          TRY(s.loaded->weight_pieces()));
 }
 
+namespace {
+
+// Why its code cannot run here; nothing where it can.
+std::optional<Error> not_for_here(const Json& about, const std::string& key, const std::string& path) {
+    const CompileOptions options = options_from_json(about.at("options"));
+    CodegenOptions codegen = codegen_options(options, Precision::Default);
+    if (auto precision = precision_named(options.precision); precision.ok())
+        codegen = codegen_options(options, *precision);
+    LowerOptions lower;
+    if (options.tier == kFast) make_baseline(lower, codegen);
+    const auto meant = about.at("processor").get<std::vector<std::string>>();
+    if (key != code_key({kSavedKey}))
+        return Error(Code::E0605, "\"{}\" was made by {}, for the processor {}; this is {}", path,
+                     about.value("made_by", "another build of Tessera"), processor_text(meant), maker());
+    if (const auto here = target_parts(codegen); meant != here)
+        return Error(Code::E0605, "\"{}\" was compiled for the processor {}; this is {}{}", path, processor_text(meant),
+                     processor_text(here), meant[1] == here[1] ? " with other features" : "");
+    return std::nullopt;
+}
+
+// The model that it was made from, if its file is still there and the same: where it was, or beside the executable.
+std::optional<Model> source_of(const Json& about, const std::string& path) {
+    if (!about.contains("source")) return {};
+    namespace fs = std::filesystem;
+    const fs::path was = about["source"].value("path", "");
+    for (const fs::path& at : {was, fs::path(path).parent_path() / was.filename()}) {
+        std::error_code unknown;
+        if (!fs::is_regular_file(at, unknown)) continue;
+        auto model = Model::load(at.string());
+        if (model.ok() && model_key(model->graph()) == about["source"].value("key", "")) return std::move(*model);
+    }
+    return {};
+}
+
+Result<Executable> compiled_again(const Json& about, Error why, const std::string& path) {
+    auto model = source_of(about, path);
+    const std::string was = about.contains("source") ? about["source"].value("path", "") : "";
+    if (!model) return std::move(why).hint("compile {} again", was.empty() ? "the model" : was);
+    return compile(std::move(*model), options_from_json(about.at("options")));
+}
+
+}  // namespace
+
 Result<Executable> Executable::load(const std::string& path) {
-    ProgramEntry entry = TRY(read_program(path, code_key({kSavedKey})));
+    auto [key, entry] = TRY(read_program(path));
     const Json about = TRY(split_trailer(entry.program, path));
     try {
         if (about.contains("model"))
             return compile(TRY(Model::parse(entry.code, path)), options_from_json(about.at("options")));
+        if (auto why = not_for_here(about, key, path)) return compiled_again(about, std::move(*why), path);
         return Executable(TRY(restored(std::move(entry), about, path)));
     } catch (const Json::exception&) {
         return Error(Code::E0605, "\"{}\" is no saved executable", path);

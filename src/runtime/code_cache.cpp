@@ -148,15 +148,8 @@ void CodeCache::drop(const std::string& key) const {
     fs::remove(path_of(key), ignored);
 }
 
-// Other processes may do the same at the same time: what is gone already is no error.
-void CodeCache::shrink() const {
-    struct Entry {
-        fs::file_time_type used;
-        int64_t bytes;
-        fs::path path;
-    };
-    std::vector<Entry> entries;
-    int64_t total = 0;
+std::vector<CodeCache::Entry> CodeCache::entries() const {
+    std::vector<Entry> found;
     std::error_code ignored;
     std::error_code ended;  // also where the folder goes away under it
     for (fs::directory_iterator at(folder_, ended), end_of_folder; !ended && at != end_of_folder; at.increment(ended)) {
@@ -172,13 +165,27 @@ void CodeCache::shrink() const {
             continue;
         }
         const auto bytes = static_cast<int64_t>(file.file_size(ignored));
-        if (ignored) continue;
-        entries.push_back({used, bytes, file.path()});
-        total += bytes;
+        if (!ignored) found.push_back({file.path(), bytes, used, name.ends_with(kProgramSuffix)});
     }
-    if (total <= limit_) return;
-    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
-    for (const Entry& entry : entries) {
+    std::sort(found.begin(), found.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
+    return found;
+}
+
+int64_t CodeCache::clear() const {
+    int64_t gone = 0;
+    std::error_code ignored;
+    for (const Entry& entry : entries())
+        if (fs::remove(entry.path, ignored)) gone += entry.bytes;
+    return gone;
+}
+
+// Other processes may do the same at the same time: what is gone already is no error.
+void CodeCache::shrink() const {
+    const std::vector<Entry> all = entries();
+    int64_t total = 0;
+    for (const Entry& entry : all) total += entry.bytes;
+    std::error_code ignored;
+    for (const Entry& entry : all) {
         if (total <= limit_) break;
         fs::remove(entry.path, ignored);
         total -= entry.bytes;

@@ -26,8 +26,13 @@ struct ProgramEntry {
 Status write_program(const std::filesystem::path& path, const std::string& key, std::string_view program,
                      std::string_view code, const std::vector<std::string_view>& weights);
 bool is_program(std::string_view bytes);  // by how a file begins
-// Checks everything but the weights, of which it looks at a page in each megabyte. E0605: it is damaged, no program, or
-// of another key.
+// Checks everything but the weights, of which it looks at a page in each megabyte. E0605: it is damaged or no program.
+struct KeyedProgram {
+    std::string key;
+    ProgramEntry entry;
+};
+Result<KeyedProgram> read_program(const std::filesystem::path& path);
+// E0605, too: it is of another key.
 Result<ProgramEntry> read_program(const std::filesystem::path& path, const std::string& key);
 
 class CodeCache {
@@ -47,6 +52,16 @@ class CodeCache {
     Status store_program(const std::string& key, std::string_view program, std::string_view code,
                          const std::vector<std::string_view>& weights) const;
     void drop_program(const std::string& key) const;
+
+    struct Entry {
+        std::filesystem::path path;
+        int64_t bytes = 0;
+        std::filesystem::file_time_type used;
+        bool program = false;  // with its weights; false: code alone, or a measured cost
+    };
+    std::vector<Entry> entries() const;  // the least recently used first
+    int64_t limit() const { return limit_; }
+    int64_t clear() const;  // the bytes that went
 
   private:
     std::filesystem::path path_of(const std::string& key) const;

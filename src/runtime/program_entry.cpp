@@ -88,7 +88,7 @@ void CodeCache::drop_program(const std::string& key) const {
 
 bool is_program(std::string_view bytes) { return bytes.starts_with(kProgramMagic); }
 
-Result<ProgramEntry> read_program(const fs::path& path, const std::string& key) {
+Result<KeyedProgram> read_program(const fs::path& path) {
     auto file = TRY(onnx::MappedFile::open(path));
     const std::string_view bytes = file->bytes();
     ProgramHeader header{};
@@ -100,12 +100,17 @@ Result<ProgramEntry> read_program(const fs::path& path, const std::string& key) 
         header.checksum == digest_bytes(bytes.data() + sizeof header, header.program_bytes + header.code_bytes) &&
         samples_match(path, header);
     if (!whole) return Error(Code::E0605, "\"{}\" is damaged", path.string());
-    if (std::string_view(header.key, sizeof header.key) != key)
-        return Error(Code::E0605, "\"{}\" was made by another build of Tessera", path.string())
-            .hint("compile the model again");
-    return ProgramEntry{file, bytes.substr(sizeof header, header.program_bytes),
-                        bytes.substr(sizeof header + header.program_bytes, header.code_bytes),
-                        bytes.substr(header.weights_at())};
+    return KeyedProgram{
+        std::string(header.key, sizeof header.key),
+        {file, bytes.substr(sizeof header, header.program_bytes),
+         bytes.substr(sizeof header + header.program_bytes, header.code_bytes), bytes.substr(header.weights_at())}};
+}
+
+Result<ProgramEntry> read_program(const fs::path& path, const std::string& key) {
+    KeyedProgram found = TRY(read_program(path));
+    if (found.key == key) return std::move(found.entry);
+    return Error(Code::E0605, "\"{}\" was made by another build of Tessera", path.string())
+        .hint("compile the model again");
 }
 
 Status write_program(const fs::path& path, const std::string& key, std::string_view program, std::string_view code,

@@ -1,4 +1,5 @@
 // Whole programs in the cache: what is found is what was compiled, and what is not whole is made again.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -9,14 +10,18 @@
 
 #include "base/output_file.h"
 #include "graph/graph.h"
+#include "runtime/code_cache.h"
 #include "runtime/model_key.h"
 #include "runtime/stored_program.h"
+#include "runtime/target_key.h"
 #include "tessera/compile.h"
 
 namespace tessera::program_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
 
 std::string numbers(int count, int modulus) {
     std::string text = "[";
@@ -247,6 +252,37 @@ TEST_F(ProgramCacheTest, SizesThatARunTells) {
         expect_as_evaluated(model, make(model), inputs);
     }
     EXPECT_TRUE(make(model).report().from_cache);
+}
+
+// A saved executable says what it is for. Where that is not here, it is compiled again, from the same model's file.
+TEST_F(ProgramCacheTest, SavedForAnotherBuildOrProcessor) {
+    const fs::path source = folder_ / "model.tsr", saved = folder_ / "saved";
+    ASSERT_TRUE(network().save(source.string()).ok());
+    const Model model = *Model::load(source.string());
+    const NamedData inputs = *model.random_inputs(3);
+    ASSERT_TRUE(make(model).save(saved.string()).ok());
+    const auto [key, entry] = *read_program(saved);
+    std::string elsewhere(entry.program);
+    const std::string cpu = target_parts({})[1];
+    const size_t at = elsewhere.rfind(cpu);
+    ASSERT_NE(at, std::string::npos);
+    elsewhere[at] = 'Z';
+    const fs::path build = folder_ / "build", processor = folder_ / "processor";
+    ASSERT_TRUE(write_program(build, std::string(32, '0'), entry.program, entry.code, {entry.weights}).ok());
+    ASSERT_TRUE(write_program(processor, key, elsewhere, entry.code, {entry.weights}).ok());
+    for (const fs::path& path : {build, processor}) {
+        auto again = Executable::load(path.string());
+        ASSERT_TRUE(again.ok()) << again.error().to_string();
+        expect_as_evaluated(model, *again, inputs);
+    }
+    ASSERT_TRUE(parsed("graph g(x: f32[N,4]) -> (y) { return relu(x) }").save(source.string()).ok());  // another model
+    auto of_build = Executable::load(build.string()), of_processor = Executable::load(processor.string());
+    ASSERT_FALSE(of_build.ok() || of_processor.ok());
+    EXPECT_EQ(of_build.error().code(), Code::E0605);
+    EXPECT_THAT(of_build.error().to_string(),
+                AllOf(HasSubstr("made by Tessera " + std::string(version())), HasSubstr(cpu), HasSubstr("model.tsr")));
+    EXPECT_THAT(of_processor.error().to_string(), HasSubstr("compiled for the processor Z" + cpu.substr(1)));
+    EXPECT_TRUE(Executable::load(saved.string()).ok());
 }
 
 TEST_F(ProgramCacheTest, DamagedEntriesAreMadeAgain) {
