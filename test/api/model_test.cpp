@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <thread>
 
 #include "tessera/model_text.h"
@@ -145,6 +147,33 @@ TEST(Compile, IsCancelled) {
         ASSERT_FALSE(made.ok()) << at;
         EXPECT_EQ(made.error().code(), tessera::Code::E0410);
         EXPECT_EQ(phases.empty() ? "" : phases.back(), at);
+    }
+}
+
+// Phases of a kernel that is no multiple of its stride have weights of zero, and zero times NaN is NaN.
+TEST(Compile, ATransposedConvolutionKeepsNaNInItsWindow) {
+    for (const std::string attrs : {"strides=[2,2]", "strides=[2,2], pads=[1,1,1,1], output_padding=[1,1]",
+                                    "strides=[4,4]", "dilations=[2,2]", "strides=[3,3]"}) {
+        auto model = Model::parse("graph g(x: f32[1,2,5,5], w: f32[2,3,3,3]) -> (y) { return conv_transpose(x, w, " +
+                                  attrs + ") }");
+        ASSERT_TRUE(model.ok()) << model.error().to_string();
+        auto inputs = model->random_inputs(1);
+        ASSERT_TRUE(inputs.ok());
+        Tensor x = *Tensor::filled(tessera::DType::f32, {1, 2, 5, 5}, 1);
+        x.set_real(12, std::numeric_limits<double>::quiet_NaN());
+        inputs->insert_or_assign("x", tessera::Datum(x));
+        auto made = tessera::compile(*model, {.cache = ""});
+        ASSERT_TRUE(made.ok());
+        auto expected = model->run(*inputs), got = made->run(*inputs);
+        ASSERT_TRUE(expected.ok() && got.ok());
+        const Tensor &a = (*expected)[0].tensor(), &b = (*got)[0].tensor();
+        ASSERT_EQ(a.sizes(), b.sizes());
+        int64_t nans = 0;
+        for (int64_t i = 0; i < a.elements(); ++i) {
+            EXPECT_EQ(std::isnan(a.real_at(i)), std::isnan(b.real_at(i))) << attrs << " at " << i;
+            nans += std::isnan(a.real_at(i));
+        }
+        EXPECT_EQ(nans, 27);
     }
 }
 

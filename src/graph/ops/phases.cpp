@@ -182,12 +182,20 @@ const OpDef kJoinTaps{
     .layout = Layout::ChannelsLast,
 };
 
-// Products of all taps, where that takes less time than all phases at once: in cycles for each place of the input.
+// Whether phases have taps that the kernel has not. Their weights are zeros, and zero times NaN is NaN.
+bool has_holes(const std::vector<TapsOfAxis>& axes) {
+    return std::any_of(axes.begin(), axes.end(),
+                       [](const TapsOfAxis& axis) { return axis.count() * axis.stride != axis.kernel; });
+}
+
+// Products of all taps, where that takes less time than all phases at once: in cycles for each place of the input; or
+// where phases have holes.
 bool worth_taps(const std::vector<TapsOfAxis>& axes, int64_t inputs, int64_t outputs) {
     constexpr double kMultiply = 0.04, kPackWindow = 0.25, kPack = 0.15, kJoin = 0.4;
     constexpr int64_t kMostTerms = 32, kFewOutputs = 8;
     int64_t taps = 1, terms = 1, phases = 1;
     for (const TapsOfAxis& axis : axes) taps *= axis.kernel, terms *= axis.count(), phases *= axis.stride;
+    if (terms <= kMostTerms && has_holes(axes)) return true;
     if (terms == 1 || terms > kMostTerms || (phases == 1 && outputs > kFewOutputs)) return false;
     const double by_phases = double(inputs * terms) * (kMultiply * double(outputs * phases) + kPackWindow);
     const double by_taps =
