@@ -22,7 +22,7 @@ test-all: oracles all python ## The same, with every test program under the sani
 	@tools/setup.sh browser || echo "Without a browser, the tests of the pages are skipped."
 	@tools/test.sh --all
 
-install: build ## Install the command line, the C++ library and its headers under PREFIX (/usr/local)
+install: build ## Install the command line, the C++ and the C library and their headers under PREFIX (/usr/local)
 	@cmake --install build --component cpp --prefix $(PREFIX)
 
 pictures: build ## Draw the README's pictures again: docs/pictures/*.svg

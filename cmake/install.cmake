@@ -7,6 +7,10 @@ install(TARGETS tessera EXPORT tessera-targets COMPONENT cpp ARCHIVE DESTINATION
 if(TARGET tessera-cli)
     install(TARGETS tessera-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cpp)
 endif()
+if(TARGET tessera_c)
+    install(TARGETS tessera_c EXPORT tessera-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cpp
+        NAMELINK_COMPONENT cpp)
+endif()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/tessera DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT cpp)
 install(EXPORT tessera-targets NAMESPACE tessera:: DESTINATION ${package_folder} COMPONENT cpp)
 configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/tessera-config.cmake.in ${CMAKE_BINARY_DIR}/tessera-config.cmake
