@@ -1,5 +1,11 @@
 // All ops: the families, in one list.
+#include "graph/ops/registry.h"
+
 #include <algorithm>
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <shared_mutex>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -86,19 +92,52 @@ const Registry& registry() {
     return instance;
 }
 
+// Those that were added, which never go.
+struct AddedOps {
+    std::atomic<bool> any = false;
+    std::shared_mutex mutex;
+    std::deque<OpDef> list;
+
+    template <typename F>
+    const OpDef* find(F&& wanted) {
+        if (!any) return nullptr;
+        const std::shared_lock lock(mutex);
+        auto it = std::find_if(list.begin(), list.end(), wanted);
+        return it == list.end() ? nullptr : &*it;
+    }
+};
+
+AddedOps& added() {
+    static auto* ops = new AddedOps;
+    return *ops;
+}
+
+std::string_view plain(std::string_view domain) { return domain == "ai.onnx" ? "" : domain; }
+
 }  // namespace
 
 const std::vector<const OpDef*>& all_ops() { return registry().list; }
 
 const OpDef* find_op(std::string_view name) {
     auto it = registry().by_name.find(std::string(name));
-    return it == registry().by_name.end() ? nullptr : it->second;
+    if (it != registry().by_name.end()) return it->second;
+    return added().find([&](const OpDef& op) { return op.name == name; });
 }
 
 const OpDef* find_onnx_op(std::string_view domain, std::string_view name) {
-    if (domain == "ai.onnx") domain = "";
+    domain = plain(domain);
     auto it = registry().by_onnx_name.find(std::string(domain) + ":" + std::string(name));
-    return it == registry().by_onnx_name.end() ? nullptr : it->second;
+    if (it != registry().by_onnx_name.end()) return it->second;
+    return added().find([&](const OpDef& op) { return op.onnx.domain == domain && op.onnx.name == name; });
+}
+
+Status add_op(OpDef def) {
+    if (find_op(def.name) || find_onnx_op(def.onnx.domain, def.onnx.name))
+        return Error(Code::E0204, "there is an operator {} of domain {} already", def.onnx.name, def.onnx.domain);
+    const std::unique_lock lock(added().mutex);
+    added().list.push_back(std::move(def));
+    added().any = true;
+    return {};
 }
 
 }  // namespace tessera
