@@ -105,6 +105,10 @@ class Model {
     // Random inputs from `seed`. `symbols` sets the sizes of symbolic dimensions (1 by default).
     Result<NamedData> random_inputs(uint64_t seed, const std::map<std::string, int64_t>& symbols = {}) const;
 
+    // Realistic sizes for the symbolic dimensions of its inputs, by their names and positions: batches of 1, images of
+    // 224 x 224, sequences of 128.
+    std::map<std::string, int64_t> suggested_sizes() const;
+
     // Writes ONNX or the text form, by the suffix. A failed save leaves no file behind.
     Status save(const std::string& path, const SaveOptions& options = {}) const;
     Result<std::string> to_onnx() const;         // the bytes of an ONNX file

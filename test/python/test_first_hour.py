@@ -42,6 +42,40 @@ def test_a_word_that_is_like_nothing_gets_a_list(tessera_command):
     assert "needs a command" in tessera_command("rules").err
 
 
+def test_a_word_that_is_an_option_gets_its_commands(tessera_command):
+    for words in (["search"], ["search", "--help"], ["help", "search"]):
+        done = tessera_command(*words)
+        assert done.status == 2 and '"search" is not a command of tessera' in done.err, words
+        assert "--search is an option of" in done.err and "tessera optimize" in done.err and not done.out, words
+
+
+def test_help_of_a_command(tessera_command):
+    assert tessera_command("help").out == tessera_command("--help").out
+    assert tessera_command("help", "rules", "check").out == tessera_command("rules", "check", "--help").out != ""
+    assert '"${fpath[1]}/_tessera"' in tessera_command("help", "completion").out
+    assert "|ptx|" in tessera_command("help", "compile").out
+
+
+def test_help_follows_the_width(tessera_command):
+    narrow, wide = (tessera_command("help", "run", env={"COLUMNS": n}).out.splitlines() for n in ("60", "110"))
+    options = [line for line in narrow if line.startswith("  ") and not line.startswith("  tessera")]
+    assert max(map(len, options)) <= 60 < max(map(len, wide)) <= 110 and len(narrow) > len(wide)
+
+
+def test_the_cache_is_shown_and_cleared(tessera_command, relu, tmp_path):
+    here = {"TESSERA_CACHE": str(tmp_path / "cache")}
+    assert tessera_command("cache", "--json", env=here).json["bytes"] == 0
+    tessera_command("run", relu, "--random", env=here)
+    size, listed = (tessera_command("cache", what, "--json", env=here).json for what in ("size", "list"))
+    assert size["models"] == 1 and size["folder"] == here["TESSERA_CACHE"] and 0 < size["bytes"] <= size["limit_bytes"]
+    assert sum(e["bytes"] for e in listed["entries"]) == size["bytes"] and "model" in {e["kind"] for e in listed["entries"]}
+    assert "just now" in tessera_command("cache", "list", env=here).out
+    assert "TESSERA_CACHE_SIZE" in tessera_command("cache", env=here).out
+    (tmp_path / "cache" / "mine.txt").write_text("kept")
+    assert tessera_command("cache", "clear", "--json", "--cache-dir", tmp_path / "cache").json["removed_bytes"] == size["bytes"]
+    assert tessera_command("cache", "size", "--json", env=here).json["bytes"] == 0 and (tmp_path / "cache" / "mine.txt").exists()
+
+
 def test_version_and_completion(tessera_command, tmp_path):
     version = tessera_command("--version").out
     assert tessera_command("version").out == version and version.startswith("tessera ")
@@ -117,7 +151,7 @@ def test_environment_variables_that_make_no_sense_are_said(tessera_command, relu
     for name, value in (("TESSERA_THREADS", "many"), ("TESSERA_THREADS", "-3"), ("TESSERA_CACHE_SIZE", "plenty")):
         done = tessera_command("run", relu, "--random", env={name: value})
         assert done.status == 0 and name in done.err and value in done.err and "expected" in done.err
-    assert tessera_command("run", relu, "--random", env={"TESSERA_THREADS": "2", "TESSERA_CACHE_SIZE": "1G"}).err == ""
+    assert tessera_command("run", relu, "--random", "--dim", "N=1", env={"TESSERA_THREADS": "2", "TESSERA_CACHE_SIZE": "1G"}).err == ""
 
 
 # ---- ends
@@ -171,7 +205,7 @@ def test_output_that_cannot_be_written_is_an_error(relu, tmp_path, words):
     os.close(reader)
     done = subprocess.run([BINARY, *words], cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
-    assert done.returncode == 1 and "Broken pipe" in done.stderr
+    assert done.returncode == 0 and "error" not in done.stderr  # such as head, which has seen enough
 
 
 def test_errors_go_nowhere_where_nobody_listens(tmp_path):
@@ -188,6 +222,13 @@ def test_a_peer_that_fails_makes_bench_fail(tessera_command, relu, tmp_path):
     assert "onnxruntime failed" in done.err and "--python" in done.err and "pip install onnxruntime" in done.err
     as_json = tessera_command(*words, "--json")
     assert as_json.status == 1 and as_json.json["measured"][0]["runners"][1]["failed"]
+
+
+def test_explanations_begin_with_what_saves_work(tessera_command, tmp_path):
+    (tmp_path / "m.tsr").write_text("graph g(x: f32[2,3]) {\n  a = softmax(x, axis=1)\n  b = add(a, 0.0:f32)\n  return b\n}\n")
+    done = tessera_command("optimize", "m.tsr", "--explain")
+    rules = [line for line in done.out[done.out.index("\nrules"):].splitlines() if " / " in line]
+    assert "canonicalise" in done.out and "canonicalise" not in rules[0], done.out
 
 
 # ---- what is in a model

@@ -102,14 +102,14 @@ def texts_after(data):
     return sorted(text(v) for v in state.values() if v[0] == 0)
 
 
-def in_browser(page, tmp_path):
+def in_browser(page, tmp_path, size="1400,900"):
     """What the page says of itself: it walks through all steps and back, and presses its own buttons."""
     if not BROWSER:
         pytest.skip("there is no Chromium here (tools/setup.sh browser installs it)")
     done = subprocess.run(
         [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions",
          "--no-first-run", "--disable-background-networking", f"--user-data-dir={tmp_path / 'browser'}",
-         "--window-size=1400,900", "--dump-dom", f"{page.as_uri()}#selftest"],
+         f"--window-size={size}", "--dump-dom", f"{page.as_uri()}#selftest"],
         capture_output=True, text=True, timeout=300)
     found = re.search(r'<pre id="verdict">(.*?)</pre>', done.stdout, re.S)
     assert found, f"the page did not come up: {done.stderr[-2000:]}"
@@ -164,6 +164,12 @@ def test_page_works_in_a_browser(tessera_command, small, tmp_path):
     verdict = in_browser(tmp_path / "a.html", tmp_path)
     assert verdict["steps"] > 3 and verdict["nodesAfter"] < verdict["nodes"] and verdict["unplaced"] == 0
     assert verdict["scripts"] == SCRIPTS
+
+
+def test_page_fits_a_narrow_window(tessera_command, small, tmp_path):
+    assert tessera_command("optimize", small, "--report", "a.html").status == 0
+    verdict = in_browser(tmp_path / "a.html", tmp_path, "400,800")
+    assert verdict["width"] <= 500  # some browsers' windows are no narrower
 
 
 def test_page_of_a_graph_that_stays(tessera_command, tmp_path):

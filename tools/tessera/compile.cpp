@@ -331,6 +331,7 @@ Status Compile::operator()() const {
     Model model = TRY(load_or_demo(path, inputs.seed));
     SymbolValues sizes = TRY(parse_dims(inputs.dims));
     TRY(check_dims(sizes, model));
+    if (flags.search > 0) sizes = with_suggested_sizes(model, std::move(sizes));
     model = TRY(flags.searched(model, sizes, progress));
     if (!passes.stop_after.empty()) return print_stopped(model, chosen);
     Stopwatch compiling;
@@ -369,10 +370,11 @@ void add_compile(CLI::App& app, Chosen& chosen) {
     std::vector<std::string> forms(std::begin(kStages), std::end(kStages));
     forms.push_back("ptx");
     forms.push_back("bundle");
-    c->add_option("--emit", compile->emit,
-                  "Print a stage: the optimized graph, the computes, their schedules, the kernels' loop nests, LLVM IR "
-                  "or assembly; or write a bundle for C programs")
-        ->option_text("graph|compute|schedule|kernel|llvm|asm|bundle")
+    c->add_option(
+         "--emit", compile->emit,
+         "Print a stage: the optimized graph, the computes, their schedules, the kernels' loop nests, LLVM IR, "
+         "assembly or a GPU's PTX; or write a bundle for C programs")
+        ->option_text("graph|compute|schedule|kernel|llvm|asm|ptx|bundle")
         ->check(CLI::IsMember(forms));
     c->add_option("-o,--output", compile->out, "Where --emit writes (standard output)")->option_text("FILE");
     c->add_option("--name", compile->name, "Prefix of a bundle's functions (the model's name)")->option_text("NAME");

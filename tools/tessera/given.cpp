@@ -12,7 +12,7 @@ void GivenInputs::add_options(CLI::App& command) {
     command.add_option("--seed", seed, "Seed for random inputs, random ops and the built-in model's weights (0)")
         ->option_text("N")
         ->check(at_least(0));
-    command.add_option("--dim", dims, "Size of a symbolic dimension in random inputs (1)")
+    command.add_option("--dim", dims, "Size of a symbolic dimension in random inputs (chosen by its name and place)")
         ->option_text("NAME=SIZE ...")
         ->allow_extra_args(false);
 }
@@ -22,6 +22,16 @@ SymbolValues sizes_of(const Graph& graph, const NamedData& given) {
     for (const auto& v : graph.inputs())
         if (auto it = given.find(v->name()); it != given.end()) binds(v->type(), type_of(it->second), symbols);
     return symbols;
+}
+
+SymbolValues with_suggested_sizes(const Model& model, SymbolValues sizes) {
+    std::vector<std::string> chosen;
+    for (const auto& [name, size] : model.suggested_sizes())
+        if (sizes.emplace(name, size).second) chosen.push_back(fmt::format("{}={}", name, size));
+    if (!chosen.empty())
+        say_error(fmt::format("sizes chosen for symbolic dimensions: {} (--dim NAME=SIZE sets them)\n",
+                              escaped(fmt::format("{}", fmt::join(chosen, ", ")))));
+    return sizes;
 }
 
 Status GivenInputs::check_files() const {
@@ -52,6 +62,7 @@ Result<NamedData> GivenInputs::gather(const Model& model, const std::string& pat
                 .hint("leave --dim {} out", name);
     if (random) {
         for (auto& [name, size] : sizes_of(model.graph(), given)) sizes.emplace(name, size);
+        sizes = with_suggested_sizes(model, std::move(sizes));
         for (auto& [name, value] : TRY(model.random_inputs(seed, sizes))) given.emplace(name, std::move(value));
         return given;
     }
@@ -123,7 +134,11 @@ Result<Model> CompileFlags::searched(const Model& model, const SymbolValues& siz
     o.cancel = &interrupted();
     Progress line(mode, "search");
     o.progress = [&](std::string_view what, size_t done, size_t total) { line.update(what, done, total); };
-    return TRY(tessera::search(model, o)).model;
+    const auto began = std::chrono::steady_clock::now();
+    Searched found = TRY(tessera::search(model, o));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    say_error(fmt::format("search: {}, in {}\n", escaped(found.report.outcome()), human_seconds(took.count())));
+    return std::move(found.model);
 }
 
 Result<CompileOptions> CompileFlags::chosen() const {

@@ -20,6 +20,9 @@ struct GivenInputs {
 // The sizes that symbols take by the inputs that are given.
 SymbolValues sizes_of(const Graph& graph, const NamedData& given);
 
+// With the model's suggested sizes for the other symbols of its inputs, named on standard error.
+SymbolValues with_suggested_sizes(const Model& model, SymbolValues sizes);
+
 struct CompileFlags {
     CompileOptions options;
     bool no_cache = false, no_optimize = false, no_fuse = false;

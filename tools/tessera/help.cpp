@@ -1,6 +1,10 @@
 #include "help.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <cmath>
+#include <cstdlib>
 
 #include "base/nearest.h"
 
@@ -10,29 +14,29 @@ namespace {
 class WrappedFormatter : public CLI::Formatter {
   public:
     std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
-        std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
-        // What a flag without a value stands for, "--search{60}", is said in its description.
-        for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at)) {
-            const size_t length = text.find('}', at) + 1 - at;
-            text.erase(at, length);
-            if (const size_t gap = text.find("  ", at); gap != std::string::npos) text.insert(gap, length, ' ');
-        }
-        return wrapped(text, kHelpColumns);
+        return wrapped(CLI::Formatter::make_help(app, std::move(name), mode), help_columns());
+    }
+    // What a flag without a value stands for, "--search{60}", is said in its description.
+    std::string make_option_name(const CLI::Option* option, bool positional) const override {
+        std::string name = CLI::Formatter::make_option_name(option, positional);
+        for (size_t at = name.find('{'); at != std::string::npos; at = name.find('{', at))
+            name.erase(at, name.find('}', at) + 1 - at);
+        return name;
     }
 };
 
 // Where what follows a line goes on: below what it explains, or below its own beginning.
-size_t hanging_indent(const std::string& line) {
+size_t hanging_indent(const std::string& line, size_t columns) {
     const size_t begin = line.find_first_not_of(' ');
     if (begin == std::string::npos) return 0;
     const size_t gap = line.find("  ", begin);
-    if (gap == std::string::npos || gap > kHelpColumns / 2) return begin;
+    if (gap == std::string::npos || gap > columns / 2) return begin;
     const size_t explained = line.find_first_not_of(' ', gap);
-    return explained == std::string::npos || explained > kHelpColumns / 2 ? begin : explained;
+    return explained == std::string::npos || explained > columns / 2 ? begin : explained;
 }
 
 std::string wrapped_line(std::string line, size_t columns) {
-    const std::string indent(hanging_indent(line), ' ');
+    const std::string indent(hanging_indent(line, columns), ' ');
     std::string out;
     while (line.size() > columns) {
         const size_t cut = line.rfind(' ', columns);
@@ -115,7 +119,42 @@ std::string replaced(std::string text, const std::string& what, const std::strin
     return text;
 }
 
+// The commands that have such an option.
+std::vector<std::string> commands_with(const CLI::App& app, const std::string& option) {
+    std::vector<std::string> found;
+    for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+        if (!sub->get_name().empty() && sub->get_option_no_throw(option)) found.push_back(named(*sub));
+    return found;
+}
+
+Error no_command(const CLI::App& at, const std::string& word) {
+    const std::vector<std::string> names = command_names(at);
+    Error wrong(Code::E0501, "\"{}\" is not a command of {}", word, named(at));
+    if (const auto with = commands_with(at, "--" + word); !with.empty())
+        return std::move(wrong).hint("--{} is an option of {}", word, fmt::join(with, ", "));
+    const std::string meant = closest(word, names);
+    if (!meant.empty()) return std::move(wrong).hint("did you mean \"{} {}\"?", named(at), meant);
+    return std::move(wrong).hint("there are: {}", fmt::join(names, ", "));
+}
+
 }  // namespace
+
+size_t help_columns() {
+    constexpr long kLeast = 40, kMost = 120, kStandard = 100;
+    long columns = kStandard;
+    winsize size{};
+    const char* text = std::getenv("COLUMNS");
+    if (const long said = text ? std::strtol(text, nullptr, 10) : 0; said > 0)
+        columns = said;
+    else if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        columns = size.ws_col;
+    return static_cast<size_t>(std::clamp(columns, kLeast, kMost));
+}
+
+void add_help(CLI::App& app) {
+    CLI::App* c = app.add_subcommand("help", "Print the help of a command");  // arguments() makes it --help
+    c->add_option("command", "The command; without it, tessera itself")->option_text("COMMAND");
+}
 
 std::string wrapped(const std::string& text, size_t columns) {
     std::string out;
@@ -155,19 +194,23 @@ std::vector<std::string> arguments(int argc, char** argv) {
         dims = word == "--dim" || word.starts_with("--dim=") || (dims && sizes);
         words.push_back(word);
     }
+    if (!words.empty() && words[0] == "help" && (words.size() == 1 || !words[1].starts_with("-"))) {
+        words.erase(words.begin());
+        words.push_back("--help");
+    }
     return words;
+}
+
+std::optional<Error> unknown_command(const CLI::App& app, const std::vector<std::string>& words) {
+    const auto [at, unknown] = reached(app, words);
+    if (!unknown) return std::nullopt;
+    return no_command(*at, *unknown);
 }
 
 Error usage_error(const CLI::ParseError& error, const CLI::App& app, const std::vector<std::string>& words) {
     const auto [at, unknown] = reached(app, words);
     const std::string command = named(*at);
-    if (unknown) {
-        const std::vector<std::string> names = command_names(*at);
-        Error wrong(Code::E0501, "\"{}\" is not a command of {}", *unknown, command);
-        const std::string meant = closest(*unknown, names);
-        if (!meant.empty()) return std::move(wrong).hint("did you mean \"{} {}\"?", command, meant);
-        return std::move(wrong).hint("there are: {}", fmt::join(names, ", "));
-    }
+    if (unknown) return no_command(*at, *unknown);
     if (error.get_name() == "RequiredError" && !command_names(*at).empty())
         return Error(Code::E0501, "{} needs a command", command)
             .hint("there are: {}", fmt::join(command_names(*at), ", "));

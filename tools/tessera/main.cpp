@@ -1,4 +1,8 @@
 // The command line. Each subcommand stands in its own file.
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <exception>
 #include <system_error>
 
@@ -12,10 +16,17 @@ using namespace tessera::cli;
 
 Host current_host;
 
-// What was printed and is still on its way may not fit any more.
+bool reader_is_gone() {
+    pollfd out{STDOUT_FILENO, POLLOUT, 0};
+    return poll(&out, 1, 0) > 0 && (out.revents & POLLERR);
+}
+
+// What was printed and is still on its way may not fit any more. A reader that has seen enough (`| head`) is no error.
 int flushed(int status, int reason = 0) {
-    if (std::fflush(stdout) == 0 && !std::ferror(stdout) && !reason) return status;
+    const bool flushed = std::fflush(stdout) == 0;
+    if (flushed && !std::ferror(stdout) && !reason) return status;
     if (!reason) reason = errno;
+    if (reason == EPIPE || reader_is_gone()) return status;
     const int failed = report(Error(Code::E0105, "cannot write to standard output: {}", std::strerror(reason)), false);
     return status == kDone ? failed : status;
 }
@@ -68,13 +79,16 @@ int tessera::cli::command_line(int argc, char** argv, const Host& host) {
     add_tile(app, chosen);
     add_train(app, chosen);
     add_devices(app, chosen);
+    add_cache(app, chosen);
     add_completion(app, chosen);
     add_version(app, chosen);
+    add_help(app);
     watch_signals();
     const std::vector<std::string> words = arguments(argc, argv);
     try {
         app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
     } catch (const CLI::Success& e) {
+        if (const auto wrong = unknown_command(app, words)) return run([&] { return report(*wrong, false); });
         return run([&] { return app.exit(e); });
     } catch (const CLI::ParseError& e) {
         const bool json = std::find(words.begin(), words.end(), "--json") != words.end();

@@ -1,5 +1,9 @@
 // tessera optimize: the same model with less, and what was done to it.
+#include <algorithm>
+#include <numeric>
+
 #include "check_optimized.h"
+#include "given.h"
 #include "help.h"
 #include "pages/report.h"
 #include "pass_flags.h"
@@ -124,7 +128,13 @@ std::string joined(const std::vector<NodeText>& nodes, size_t most) {
     return text;
 }
 
-// First how often each rule was used and what it says, then each use of it.
+// That writes or orders things in another way, and saves nothing by itself.
+bool is_housekeeping(const Rewrite& r) {
+    static constexpr const char* kPasses[] = {"canonicalise", "refine_types", "tidy"};
+    return std::find(std::begin(kPasses), std::end(kPasses), r.pass) != std::end(kPasses);
+}
+
+// First how often each rule was used and what it says, then each use of it; what saves work before housekeeping.
 void print_explanation(const OptimizeReport& report) {
     struct Group {
         const Rewrite* first;
@@ -137,6 +147,7 @@ void print_explanation(const OptimizeReport& report) {
         if (fresh) groups.push_back({&r});
         ++groups[it->second].times;
     }
+    std::stable_partition(groups.begin(), groups.end(), [](const Group& g) { return !is_housekeeping(*g.first); });
     fmt::print("{}\n", bold("rules"));
     for (const Group& g : groups) {
         fmt::print("  {:>5} x  {} / {}  [{}]\n", g.times, g.first->pass, g.first->rule, g.first->exactness);
@@ -144,7 +155,10 @@ void print_explanation(const OptimizeReport& report) {
     }
     fmt::print("{}\n", bold("rewrites"));
     constexpr size_t kShownNodes = 12;
-    for (size_t i = 0; i < report.rewrites.size(); ++i) {
+    std::vector<size_t> order(report.rewrites.size());  // numbered as they were applied
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_partition(order.begin(), order.end(), [&](size_t i) { return !is_housekeeping(report.rewrites[i]); });
+    for (size_t i : order) {
         const Rewrite& r = report.rewrites[i];
         fmt::print("  {}. {} / {}{}\n", i + 1, r.pass, r.rule, r.where.empty() ? "" : "  at " + escaped(r.where));
         if (!r.removed.empty()) fmt::print("    before{}\n", joined(r.removed, kShownNodes));
@@ -270,6 +284,7 @@ Status Optimize::operator()() const {
     SymbolValues sizes = TRY(parse_dims(dims));
     Model model = TRY(load_model(path));
     TRY(check_dims(sizes, model));
+    if (searched || check) sizes = with_suggested_sizes(model, std::move(sizes));
     std::optional<Report> page;
     if (!report.empty()) {
         page.emplace(model, sizes);
@@ -334,7 +349,8 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
     c->add_option("--weights", o->weights, "Put large weights into this file beside the text")->option_text("NAME");
     c->add_option("--fold-limit", o->fold_limit, "Maximum growth in bytes by a folded constant (16M)")
         ->option_text("SIZE");
-    c->add_option("--dim", o->dims, "Size of a symbolic dimension, for the costs, for --search and for --check (1)")
+    c->add_option("--dim", o->dims,
+                  "Size of a symbolic dimension, for the costs (1), and for --search and --check (chosen)")
         ->option_text("NAME=SIZE ...")
         ->allow_extra_args(false);
     c->add_flag("--explain", o->explain, "Print each rewrite with its rule, location and justification");

@@ -21,6 +21,10 @@ struct Peak {
 };
 
 Peak measure_peak(int threads);  // 0: one for each core
+// The most that was measured on this machine so far, kept in the user's folder of compiled code.
+Peak cpu_peak(const CompileOptions& options);
+// A peak is never below what a step reached.
+void raise_peak(Peak& peak, const std::vector<StepProfile>& steps, const CompileOptions& options);
 // Large products of each type, and a copy, as compiled for the target; kept in the user's folder of compiled code.
 Result<Peak> gpu_peak(const CompileOptions& options);
 

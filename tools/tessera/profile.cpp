@@ -19,9 +19,9 @@ constexpr const char* kProfileExamples =
     "  tessera profile model.onnx --trace trace.json     for chrome://tracing or Perfetto\n"
     "  tessera profile model.onnx --dim batch=8 --json\n"
     "\n\"of peak\" is the share of what this machine can do: of its multiply-adds or of its memory's bytes\n"
-    "per second, whichever a step is nearer to. Both are measured first; on a GPU by large products of\n"
-    "each element type and a copy, once for each card. A step whose data stays in a cache can be above\n"
-    "100 %.\n";
+    "per second, whichever a step is nearer to. Both are measured first, and the most that this machine\n"
+    "reached so far counts; on a GPU by large products of each element type and a copy, once for each\n"
+    "card. A step whose data stays in a cache can be above 100 % of the memory's rate.\n";
 
 struct Profile {
     std::string path, trace, report;
@@ -98,7 +98,7 @@ void print_row(const Measured& m, double seconds, double flops, double bytes, do
 void print_table(const Measured& m, const std::string& path, size_t most, bool nodes) {
     if (!std::isfinite(m.peak.flops)) {
         fmt::print("{}  each step launched alone\n", bold(shown_path(path)));
-    } else if (m.peak.flops_by_type.empty()) {
+    } else if (!m.gpu) {
         fmt::print("{}  {}, peak {}FLOP/s, {}B/s\n", bold(shown_path(path)), plural(m.peak.threads, "thread"),
                    human_count(m.peak.flops), human_count(m.peak.bytes));
     } else {
@@ -182,9 +182,11 @@ Result<Measured> Profile::measure(const Executable& executable, const NamedData&
         if (auto peak = gpu_peak(chosen); peak.ok()) m.peak = std::move(*peak);
         if (auto seconds = executable.seconds_on_device(given, 10 * runs); seconds.ok()) m.at_once = *seconds;
     } else {
-        m.peak = measure_peak(chosen.threads);
+        m.peak = cpu_peak(chosen);
     }
     m.steps = TRY(executable.profile(given, runs));
+    m.gpu = gpu;
+    if (!gpu) raise_peak(m.peak, m.steps, chosen);
     for (const StepProfile& s : m.steps) {
         m.seconds += s.seconds;
         m.flops += s.flops;

@@ -12,6 +12,7 @@ struct Measured {
     Peak peak;
     double seconds = 0, flops = 0, bytes = 0;
     int host_steps = 0;
+    bool gpu = false;
     std::optional<double> at_once;  // seconds of a run on a GPU, its steps launched together
 
     // The share of the machine's peak, of operations or of bytes: whichever is nearer.

@@ -11,6 +11,7 @@ class SelfTest {
     run() {
         const {history} = this;
         try {
+            this.fits();
             this.walk();
             this.layouts();
             this.controls();
@@ -20,7 +21,7 @@ class SelfTest {
         const verdict = {ok: !this.faults.length, faults: this.faults.slice(0, 20), steps: history.steps.length,
                          nodes: history.totals[0].nodes, nodesAfter: history.totals[history.steps.length].nodes,
                          unplaced: history.steps.filter(s => s.unplaced).length, titles: document.title,
-                         scripts: document.scripts.length, longestLayout: Math.round(this.longest)};
+                         width: innerWidth, scripts: document.scripts.length, longestLayout: Math.round(this.longest)};
         const out = element("pre", JSON.stringify(verdict));
         out.id = "verdict";
         document.body.append(out);
@@ -29,6 +30,17 @@ class SelfTest {
 
     expect(holds, text) {
         if (!holds) this.faults.push(text());
+    }
+
+    // Nothing reaches past the window's sides, and what is below its end can be scrolled to.
+    fits() {
+        const past = [...document.querySelectorAll("#top *, .pane .head *, #filters *, #transport *")].filter(e => {
+            const box = e.getBoundingClientRect();
+            return box.width && (box.right > innerWidth + 1 || box.left < -1);
+        });
+        this.expect(!past.length, () => `at ${innerWidth} pixels, clipped: ${past.map(e => e.id || e.className || e.textContent).slice(0, 5)}`);
+        const below = byId("transport").getBoundingClientRect().bottom > innerHeight + 1;
+        this.expect(!below || getComputedStyle(document.body).overflowY !== "hidden", () => "the bar below is out of reach");
     }
 
     // Forward to the graph that came out, and back to the one that went in; no value is used that is not there.
