@@ -211,6 +211,16 @@ def test_profile(tessera_command, network, tmp_path):
         assert word in text
 
 
+def test_steps_are_named_after_what_computes_most(tessera_command, tmp_path):
+    """Not after what is absorbed into its loops."""
+    info = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+    nodes = [helper.make_node("Mul", ["x", "s"], ["a"], name="scale"), helper.make_node("ReduceMean", ["a"], ["y"], name="mean")]
+    graph = helper.make_graph(nodes, "g", [info("x", [64, 64]), info("s", [64, 64])], [info("y", [1, 1])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), tmp_path / "mean.onnx")
+    labels = [s["label"] for s in tessera_command("profile", "mean.onnx", "--runs", "1", "--json").json["steps"]]
+    assert any("mul" in label and label.endswith(" mean") for label in labels), labels
+
+
 def test_inspect_compiled(tessera_command, network):
     j = tessera_command("inspect", network, "--compiled", "--json").json
     assert j["compiled"]["kernels"] >= 1 and j["compiled"]["arena_bytes"] >= 0 and j["peak_bytes_at_dims"] > 0

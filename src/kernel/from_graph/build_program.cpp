@@ -31,11 +31,16 @@ Expr bytes_of(const std::vector<Expr>& shape, DType dtype) {
     return bytes;
 }
 
-// "conv+relu conv1": what it computes, and where the model has it.
+// Not what is absorbed into a kernel beside something larger.
+bool computes_most(const Node& node) {
+    return !node.is(Trait::Movement) && !node.is(Trait::Elementwise) && !node.is(Trait::Light);
+}
+
+// "conv+relu conv1": what it computes, and where the model has it, by the name of its first product, sum or the like.
 std::string label_of(const std::vector<const Node*>& nodes, const Expanded& expanded) {
     if (nodes.empty()) return "copy";
     const bool moves = std::all_of(nodes.begin(), nodes.end(), [](const Node* n) { return n->is(Trait::Movement); });
-    std::string ops, last, name;
+    std::string ops, last, name, main;
     for (const Node* node : nodes) {
         if (!moves && node->is(Trait::Movement)) continue;  // not worth a word beside others
         auto part = expanded.origins.find(node);
@@ -45,7 +50,9 @@ std::string label_of(const std::vector<const Node*>& nodes, const Expanded& expa
         if (whole || op + own != last) ops += (ops.empty() ? "" : "+") + op;
         last = whole ? "" : op + own;
         if (name.empty()) name = own;
+        if (main.empty() && computes_most(*node)) main = own;
     }
+    if (!main.empty()) name = main;
     if (name.empty()) name = nodes.back()->output()->name();
     return ops + " " + name;
 }
