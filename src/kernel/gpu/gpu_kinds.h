@@ -33,8 +33,9 @@ bool is_choice_of_sums(const Stage& stage);  // all of it
 // A map and the choices between sums that it reads: each thread has all sums of a tile in registers. The names of what
 // it took along; none, and nothing done, where it reads none.
 Result<std::vector<std::string>> phases_to_threads(Schedule& s, const std::string& map);
-// A reduction that one thread carries out for each element.
-Status reduce_by_threads(Schedule& s, const std::string& stage);
+// A reduction that one thread carries out for each element; long ones of few elements in parts, so that there are
+// threads enough, which are then combined in one step or two.
+Status reduce_by_threads(Schedule& s, const std::string& stage, const Machine& machine);
 
 // `stage`, and what it needs row by row, one block for each row: the names of what it took along. None, and nothing
 // done, where rows are not contiguous or too short to be shared.

@@ -1,13 +1,17 @@
 #include <algorithm>
 
+#include "kernel/cpu/contraction.h"
 #include "kernel/gpu/gpu_kinds.h"
+#include "kernel/gpu/memory_bound/device_size.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kAccessBytes = 16, kMostLanes = 8;
 constexpr int64_t kSharedLookups = 4, kManyLookups = 1 << 19;
-constexpr int64_t kFewElements = 1 << 15, kShortestShare = 64, kMostShares = 64;  // of reductions that are cut
+constexpr int64_t kFewElements = 1 << 15, kShortestShare = 64;  // of reductions that are cut
+constexpr int64_t kCombined = 64;                               // parts that one thread combines
+constexpr int64_t kResidentShare = 2;  // of the threads that a GPU has at once, half carry out a reduction
 
 // Whether an expression over a variable differs from lane to lane of a vector.
 bool differs_in_vector(const Expr& e, const Expr& var, int64_t width) {
@@ -139,22 +143,28 @@ Status reduce_alone(Schedule& s, const std::string& name, bool last_outside) {
 }
 
 // Parts of a long reduction of few elements, so that there are threads enough; 1: it stays whole.
-int64_t parts_of(const Stage& stage) {
+int64_t parts_of(const Stage& stage, const Machine& machine) {
     const auto elements = elements_of(stage.axes).as_int(), length = elements_of(stage.reduce).as_int();
     if (!elements || !length || stage.fold || *elements >= kFewElements) return 1;
-    return std::clamp<int64_t>(*length / kShortestShare, 1, kMostShares);
+    const int64_t threads = divide_up(device_threads(machine), kResidentShare * std::max<int64_t>(*elements, 1));
+    return std::clamp<int64_t>(*length / kShortestShare, 1, std::clamp(threads, kCombined, kCombined * kCombined));
 }
 
-}  // namespace
-
-Status reduce_by_threads(Schedule& s, const std::string& name) {
-    const int64_t parts = parts_of(find_stage(s, name));
-    if (parts == 1) return reduce_alone(s, name, false);
+// The parts of a reduction, each by a thread of its own for each element; `name` combines them.
+Status reduce_parts(Schedule& s, const std::string& name, int64_t parts) {
     std::vector<Loop> reduced;
     for (const Loop& l : s.loops(name))
         if (s.reduces(l)) reduced.push_back(l);
     auto [part, inside] = TRY(s.split_parts(TRY(fused(s, reduced)), parts));
-    TRY(reduce_alone(s, TRY(s.rfactor(part)), true));
+    return reduce_alone(s, TRY(s.rfactor(part)), true);
+}
+
+}  // namespace
+
+Status reduce_by_threads(Schedule& s, const std::string& name, const Machine& machine) {
+    const int64_t parts = parts_of(find_stage(s, name), machine);
+    if (parts > 1) TRY(reduce_parts(s, name, parts));
+    if (parts > kCombined) TRY(reduce_parts(s, name, divide_up(parts, kCombined)));
     return reduce_alone(s, name, false);
 }
 

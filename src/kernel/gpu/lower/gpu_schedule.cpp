@@ -17,7 +17,7 @@ namespace tessera {
 
 namespace {
 
-Result<Schedule> scheduled(Compute compute, bool share) {
+Result<Schedule> scheduled(Compute compute, bool share, const Machine& machine) {
     Schedule s(std::move(compute));
     TRY(inline_maps(s, [&](const Stage& stage) { return share && is_choice_of_sums(stage); }));
     if (auto apart = share ? sums_apart(s.compute()) : std::nullopt) s = Schedule(std::move(*apart));
@@ -36,7 +36,8 @@ Result<Schedule> scheduled(Compute compute, bool share) {
         done.insert(*name);
         done.insert(taken.begin(), taken.end());
         if (!taken.empty()) continue;
-        TRY(find_stage(s, *name).reduce.empty() ? map_to_threads(s, *name, share) : reduce_by_threads(s, *name));
+        TRY(find_stage(s, *name).reduce.empty() ? map_to_threads(s, *name, share)
+                                                : reduce_by_threads(s, *name, machine));
     }
     return s;
 }
@@ -51,7 +52,9 @@ Compute in_vectors(Compute compute) {
 
 }  // namespace
 
-Result<Schedule> gpu_schedule(Compute compute, const ScheduleOptions&) { return scheduled(std::move(compute), true); }
+Result<Schedule> gpu_schedule(Compute compute, const ScheduleOptions& options) {
+    return scheduled(std::move(compute), true, options.machine);
+}
 
 Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& options, std::vector<Choice>& choices,
                               std::string* traces) {
@@ -61,7 +64,7 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
         Compute with = in_vectors(matrix ? of_row : compute);
         if (share && !options.strict) keep_wide(with);
         auto prepared = matrix ? matrix : prepare_window(with);
-        const Schedule schedule = TRY(scheduled(std::move(with), share));
+        const Schedule schedule = TRY(scheduled(std::move(with), share, options.machine));
         Lowered lowered = TRY(lower(schedule));
         own_elements(lowered.kernel);
         if (prepared) {
