@@ -147,8 +147,11 @@ void bind_reports(nb::module_& m) {
             "The rules of each candidate and where they apply.")
         .def("__str__", [](const SearchReport& r) { return r.to_text(false); })
         .def("__repr__", [](const SearchReport& r) {
-            return fmt::format("<tessera.SearchReport: {}, the chosen one {:.3g} times as fast as the input>",
-                               plural(int64_t(r.candidates.size()), "candidate"), r.speedup);
+            const std::string found = r.speedup > 1
+                                          ? fmt::format("the chosen one {:.3g} times as fast as the input", r.speedup)
+                                          : "nothing faster found";
+            return fmt::format("<tessera.SearchReport: {}, {}>", plural(int64_t(r.candidates.size()), "candidate"),
+                               found);
         });
 
     nb::class_<Searched>(m, "Searched").def_ro("model", &Searched::model).def_ro("report", &Searched::report);

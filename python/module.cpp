@@ -402,7 +402,8 @@ void bind_models(nb::module_& m) {
         .def_ro("model_version", &Metadata::model_version).def_ro("ir_version", &Metadata::ir_version)
         .def_ro("custom", &Metadata::custom)
         .def("__repr__", [](const Metadata& d) {
-            return fmt::format("<tessera.Metadata of {}: {} {}, {}>", d.graph_name, d.producer_name, d.producer_version,
+            return fmt::format("<tessera.Metadata of {}{}: {}>", d.graph_name,
+                               d.producer_name.empty() ? "" : ", by " + d.producer_name + " " + d.producer_version,
                                plural(int64_t(d.custom.size()), "custom key"));
         });
 
@@ -465,14 +466,14 @@ void bind_optimizer(nb::module_& m) {
         .def_ro("rewrite_count", &OptimizeReport::rewrite_count).def_ro("rounds", &OptimizeReport::rounds)
         .def_ro("settled", &OptimizeReport::settled).def_ro("seconds", &OptimizeReport::seconds)
         .def("__repr__", [](const OptimizeReport& r) {
-            return fmt::format("<tessera.OptimizeReport: {} nodes became {} by {}, in {:.3g} s>", r.before.nodes, r.after.nodes,
+            return fmt::format("<tessera.OptimizeReport: {} became {} by {}, in {:.3g} s>", plural(r.before.nodes, "node"), r.after.nodes,
                                plural(r.rewrite_count, "rewrite"), r.seconds);
         });
 
     nb::class_<Optimized>(m, "Optimized").def_ro("model", &Optimized::model).def_ro("report", &Optimized::report);
     m.def("optimize", &optimize_model, nb::arg("model"), nb::arg("precision"), nb::arg("rules"), nb::arg("refute_rules"),
           nb::arg("fold_limit"), nb::arg("stop_after"), nb::arg("record"));
-    m.def("optimizer_passes", &optimizer_passes);
+    m.def("optimizer_passes", &optimizer_passes, "The passes of the optimizer, in order.");
 }
 
 void bind_compiler(nb::module_& m) {
@@ -541,7 +542,7 @@ void bind_compiler(nb::module_& m) {
         }, nb::arg("path"));
     m.def("compile", &compile_model, nb::arg("model"), nb::arg("target"), nb::arg("threads"), nb::arg("precision"),
           nb::arg("optimize"), nb::arg("fuse"), nb::arg("keep_weights"), nb::arg("cache").none(), nb::arg("tier"), nb::arg("progress").none());
-    m.def("compile_targets", &compile_targets);
+    m.def("compile_targets", &compile_targets, "What `target` of compile takes: this machine, and others.");
     nb::class_<DeviceInfo>(m, "Device", "A device that models can run on: the host or a GPU.")
         .def_ro("target", &DeviceInfo::target).def_ro("name", &DeviceInfo::name).def_ro("bytes", &DeviceInfo::bytes)
         .def_ro("capability", &DeviceInfo::capability).def_ro("processors", &DeviceInfo::processors)
@@ -558,8 +559,8 @@ void bind_compiler(nb::module_& m) {
           nb::arg("address"));
     m.def("torch_stream", [](int gpu) { return reinterpret_cast<uintptr_t>(torch_stream(gpu)); }, nb::arg("gpu"));
     m.def("set_memory_limit", &set_memory_limit, nb::arg("bytes"));
-    m.def("memory_limit", &memory_limit);
-    m.def("memory_in_use", &memory_in_use);
+    m.def("memory_limit", &memory_limit, "In bytes, as set_memory_limit set it.");
+    m.def("memory_in_use", &memory_in_use, "The bytes that all tensors of this process take together.");
 }
 
 // `again`: the words that start this command line once more; the first is the Python that runs it.

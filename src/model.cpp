@@ -38,7 +38,7 @@ Result<bool> is_text(const std::string& path) {
     auto file = TRY(onnx::MappedFile::open(path));
     if (is_program(file->bytes()))
         return Error(Code::E0103, "\"{}\" is a compiled model, which cannot be read back as a graph", path)
-            .hint("Executable::load runs it; load the ONNX file that it was compiled from instead");
+            .hint("load it as an Executable, or load the ONNX file that it was compiled from");
     std::string_view start = file->bytes().substr(0, 64);
     return !start.empty() && std::all_of(start.begin(), start.end(), [](unsigned char c) {
         return c >= 0x20 || c == '\n' || c == '\t' || c == '\r';

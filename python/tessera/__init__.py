@@ -18,10 +18,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from ._arrays import array_from, numpy_dtype, tensor_from
-from ._errors import Error, FileError, InputError, ModelWarning
+from ._errors import Error, FileError, InputError, MissingFileError, ModelWarning
 from ._runnable import Executable, Model, Path, Progress, check_symbols, number
 from ._tessera import CompileReport, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
 from ._tessera import OptimizeReport, PassRun, Port, Rewrite, SearchedCandidate, SearchedRule, SearchReport, StepProfile
@@ -56,6 +56,12 @@ class OnnxModel(Protocol):
     def SerializeToString(self) -> bytes: ...
 
 
+class TorchModule(Protocol):
+    """A torch.nn.Module."""
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
 Source = Path | bytes | bytearray | memoryview | OnnxModel | Model
 MOST_THREADS = 4096
 
@@ -71,12 +77,18 @@ def load(model: Source, *, strict: bool = False) -> Model:
             raise Error("E0501", "strict is for models that are being read, and this one is loaded already")
         return model
     if isinstance(model, (str, os.PathLike)):
-        return Model(_Model.load(os.fspath(model), strict))
+        try:
+            return Model(_Model.load(os.fspath(model), strict))
+        except FileError as e:
+            if os.path.exists(model):
+                raise
+            raise MissingFileError(e.code, e.message, e.where, e.note, e.hint) from None
     if isinstance(model, (bytes, bytearray, memoryview)):
         return Model(_Model.from_onnx(bytes(model), strict))
     if hasattr(model, "SerializeToString"):
         return Model(_Model.from_onnx(model.SerializeToString(), strict))
-    raise Error("E0501", f"expected a path, ONNX bytes, an onnx.ModelProto or a Model, got {type(model).__name__}")
+    hint = "from_torch and compile take the inputs of a torch.nn.Module beside it" if hasattr(model, "state_dict") else ""
+    raise Error("E0501", f"expected a path, ONNX bytes, an onnx.ModelProto or a Model, got {type(model).__name__}", hint=hint)
 
 
 def from_onnx(model: Source, *, strict: bool = False) -> Model:
@@ -186,8 +198,8 @@ def discover(ops: Path | Sequence[str] = "taso", max_ops: int = 3, *,
                      "" if work_dir is None else os.fspath(work_dir), prove, all, shrinking, corrected, progress)
 
 
-def compile(model: Source, example_inputs: Sequence[Any] | None = None, *, target: str = "host", threads: int = 0, precision: str = "default", optimize: bool = True,
-            fuse: bool = True, keep_weights: bool = False, cache: Path | None = None, tier: str = "full",
+def compile(model: Source | TorchModule, example_inputs: Sequence[Any] | None = None, *, target: str = "host", threads: int = 0,
+            precision: str = "default", optimize: bool = True, fuse: bool = True, keep_weights: bool = False, cache: Path | None = None, tier: str = "full",
             progress: Progress | None = None) -> Executable:
     """Compiles a model for this machine or another target (compile_targets() lists them). `example_inputs` are those
     of a torch.nn.Module, which from_torch converts first.
@@ -201,9 +213,8 @@ def compile(model: Source, example_inputs: Sequence[Any] | None = None, *, targe
     baseline that runs several times slower, until a background thread has compiled optimized code (Executable.wait
     waits for it). "fast" compiles the baseline only."""
     folder = None if cache is None else os.fspath(cache)
-    if example_inputs is not None:
-        model = from_torch(model, example_inputs)
-    return Executable(_compile(load(model)._held, target, number("threads", threads, 0, MOST_THREADS), precision, optimize,
+    loaded = load(cast(Source, model)) if example_inputs is None else from_torch(model, example_inputs)
+    return Executable(_compile(loaded._held, target, number("threads", threads, 0, MOST_THREADS), precision, optimize,
                                fuse, keep_weights, folder, tier, progress))
 
 

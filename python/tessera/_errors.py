@@ -39,6 +39,10 @@ class FileError(Error, OSError):
     """A file that cannot be opened or written."""
 
 
+class MissingFileError(FileError, FileNotFoundError):
+    """There is no such file."""
+
+
 class InputError(Error, ValueError):
     """An error in a file's contents, a model, an input or an argument."""
 

@@ -81,6 +81,7 @@ class Runnable:
     def __init__(self, held: _Model | _Executable) -> None:
         self._held = held
         self._ports = {port.name: port for port in held.inputs}
+        self._needed = sum(not port.has_default and not port.type.startswith("optional(") for port in held.inputs)
         self._gpu = held.gpu if isinstance(held, _Executable) else NO_GPU
         self._output_names = [port.name for port in held.outputs]
         self._caller = ModelCaller(held, empty_tensor) if isinstance(held, _Executable) else None
@@ -194,6 +195,8 @@ class Runnable:
                 raise Error("E0501", "inputs are given both as a dict and by name", hint="put all of them into the dict")
             outputs = tuple(self.run(args[0], out=out).values())
             return outputs[0] if len(outputs) == 1 else outputs
+        if len(args) == 1 and isinstance(args[0], (list, tuple)) and not kwargs and self._needed > 1:  # model([x, y])
+            args = tuple(args[0])
         if len(args) > len(names):
             raise Error("E0401", f"{len(args)} inputs were given, the model takes {len(names)}")
         inputs = dict(zip(names, args))

@@ -63,3 +63,11 @@ def test_ctrl_c(folder):
     os.close(reader)
     os.close(writer)
     assert process.returncode == 130 and err.startswith("error E0410: interrupted") and err.count("\n") == 1
+
+
+def test_pipes_end_as_those_of_the_program(folder):
+    def piped(command):
+        done = subprocess.run(["bash", "-c", '"$@" | head -n 1; exit ${PIPESTATUS[0]}', "bash", *command, "ops"], cwd=folder,
+                              capture_output=True, text=True, timeout=120)
+        return done.stdout, done.stderr
+    assert piped(COMMANDS[1]) == piped([BINARY])

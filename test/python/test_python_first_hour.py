@@ -117,6 +117,16 @@ def test_a_dict_is_inputs_by_name(make):
         run.run({"x": None})
 
 
+def test_a_list_is_inputs_in_order_where_there_are_several():
+    model = tessera.parse("graph g(x: f32[N,3], y: f32[N,3]) {\n  return add(x, y)\n}\n")
+    for run in (model, tessera.compile(model)):
+        np.testing.assert_array_equal(run([X, X]), 2 * X)
+        np.testing.assert_array_equal(run((X, X), out=np.empty_like(X)), 2 * X)
+        with pytest.raises(tessera.Error, match='input "y".* is not given'):
+            run([X])
+    np.testing.assert_array_equal(relu()([[1, -1, 0]]), [[1, 0, 0]])  # one input: its elements
+
+
 def test_load_says_what_a_compiled_file_is(tmp_path):
     path = tmp_path / "x.tessera"
     tessera.compile(relu()).save(path)
@@ -137,7 +147,7 @@ def test_ports_have_shapes():
 
 
 def test_errors_are_pythons_too(tmp_path):
-    with pytest.raises(OSError, match="missing.onnx") as caught:
+    with pytest.raises(FileNotFoundError, match="missing.onnx") as caught:
         tessera.load(tmp_path / "missing.onnx")
     assert isinstance(caught.value, tessera.Error) and caught.value.code == "E0101" and "missing.onnx" in str(caught.value)
     with pytest.raises(OSError):
