@@ -55,6 +55,16 @@ TEST(GpuRows, SumsOfNumbersOnly) {
         "reduction=\"mean\")\n}\n");
 }
 
+// Of rows across memory, parts that are more than one thread combines are combined in two steps.
+TEST(GpuRows, PartsOfLongRowsAreCombinedInSteps) {
+    expect_rows("graph g(x: f16[9,33,1000]) {\n  return reduce_max(x, [0,2], keepdims=0)\n}\n");
+    expect_rows(
+        "graph g(x: f32[2,5000,33]) {\n  %m = reduce_mean(x, [0,1])\n  %d = sub(x, %m)\n"
+        "  return reduce_mean(mul(%d, %d), [0,1])\n}\n");
+    EXPECT_THAT(expect_rows("graph g(x: f32[20011,40]) {\n  return reduce_sum(x, [0], keepdims=0)\n}\n"),
+                HasSubstr("< 12480"));  // 312 parts of 40 results
+}
+
 // Groups of channels: rows for the statistics, of several dimensions for factors that each channel has its own of.
 TEST(GpuRows, GroupsOfChannels) {
     auto grouped = [](const char* dtype, const char* shape, int channels, int groups) {

@@ -123,18 +123,6 @@ TEST(Gpu, LongReductionsOfFewElementsAreCut) {
     expect_in_any_order("graph g(x: f32[40,50]) {\n  return reduce_sum(x, [0,1], keepdims=0)\n}\n");
 }
 
-// Parts that are more than one thread combines are combined in two steps.
-TEST(Gpu, PartsOfLongReductionsAreCombinedInSteps) {
-    for (const char* text :
-         {"graph g(x: f32[20011,40]) {\n  return reduce_sum(x, [0], keepdims=0)\n}\n",
-          "graph g(x: f16[9,33,1000]) {\n  return reduce_max(x, [0,2], keepdims=0)\n}\n",
-          "graph g(x: f32[2,5000,33]) {\n  %m = reduce_mean(x, [0,1])\n  %d = sub(x, %m)\n"
-          "  return reduce_mean(mul(%d, %d), [0,1])\n}\n"})
-        expect_in_any_order(text);
-    const std::string kernels = kernels_of(for_blocks("graph g(x: f32[20000,40]) {\n  return reduce_sum(x, [0])\n}\n"));
-    EXPECT_THAT(kernels, testing::HasSubstr("< 12480"));  // 312 parts of 64 numbers
-}
-
 // One result, or few: many blocks have a part of each.
 TEST(Gpu, FewResultsAreOfManyBlocks) {
     for (const char* text : {"graph g(x: f32[40000]) {\n  return reduce_sum(x, [0], keepdims=0)\n}\n",

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "kernel/cpu/contraction.h"
+#include "kernel/gpu/device_size.h"
 #include "kernel/gpu/gpu_kinds.h"
-#include "kernel/gpu/memory_bound/device_size.h"
 
 namespace tessera {
 namespace {

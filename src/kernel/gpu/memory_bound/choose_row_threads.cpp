@@ -2,7 +2,7 @@
 #include <bit>
 #include <cmath>
 
-#include "kernel/gpu/memory_bound/device_size.h"
+#include "kernel/gpu/device_size.h"
 #include "kernel/gpu/memory_bound/row_reduction_kernel.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
-#include "kernel/gpu/memory_bound/device_size.h"
+#include "kernel/gpu/device_size.h"
 
 namespace tessera {
 namespace {

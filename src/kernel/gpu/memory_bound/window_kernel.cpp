@@ -7,7 +7,7 @@
 #include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
-#include "kernel/gpu/memory_bound/device_size.h"
+#include "kernel/gpu/device_size.h"
 #include "kernel/gpu/memory_bound/row_stages.h"
 
 namespace tessera {
