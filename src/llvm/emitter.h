@@ -19,7 +19,7 @@
 
 namespace tessera::codegen {
 
-// How a launch whose tiles are copied ahead uses shared memory: offsets in bytes. See emit_roles.cpp.
+// How a launch whose tiles are copied ahead uses shared memory: offsets in bytes. See emit_specialized_warps.cpp.
 struct RolesPlan {
     const For* ahead = nullptr;          // the loop whose tiles are copied ahead
     int64_t stages = 0;                  // tiles of each kind at once
@@ -205,7 +205,7 @@ class Emitter {
     Value* shared_memory(int buffer);
     Value* threads_memory(int buffer);
 
-    // emit_roles.cpp
+    // emit_specialized_warps.cpp
     struct Roles {
         Value* base;                                                           // of shared memory
         Value *warp, *group;                                                   // of the thread
@@ -242,7 +242,7 @@ class Emitter {
     void advance(Value* by);
     void wait_for(Value* barrier, Value* phase);
     void arrive_at(Value* barrier, Value* condition);
-    // emit_together.cpp
+    // emit_thread_block_clusters.cpp
     Value* rank();  // of the block, among those that run together
     void meet_together();
     std::pair<Value*, Value*> own_steps(const For& loop);  // the first, and how many

@@ -31,7 +31,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem
     if (fd < 0) {
         int reason = errno;
         return Error(Code::E0101, "cannot open \"{}\": {}", path.string(), std::strerror(reason))
-            .hint("check the path and that the file may be read");
+            .hint("check the path and the file's permissions");
     }
     struct Closer {
         int fd;

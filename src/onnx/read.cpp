@@ -38,9 +38,11 @@ Error to_error(const WireFailure& failure, const MessageReader& reader, const Ex
     auto error = [&]() -> Error {
         switch (failure.kind) {
             case WireFailure::Kind::TooDeep:
-                return Error(Code::E0109, "{}", failure.what).hint("no exporter writes such a file; it may be hostile");
+                return Error(Code::E0109, "{}", failure.what)
+                    .hint("no exporter writes such a file; it may be malicious");
             case WireFailure::Kind::TooLarge:
-                return Error(Code::E0108, "{}", failure.what).hint("no exporter writes such a file; it may be hostile");
+                return Error(Code::E0108, "{}", failure.what)
+                    .hint("no exporter writes such a file; it may be malicious");
             case WireFailure::Kind::Truncated:
                 if (reader.met_known_field())
                     return Error(Code::E0104, "the file is cut short or damaged: {}", failure.what)

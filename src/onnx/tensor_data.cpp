@@ -161,7 +161,7 @@ Status decode(const Tensor& tensor, const DataSource& source, TensorData& out) {
     bool external = tensor.data_location == Tensor::Location::External;
     if (out.dtype == DType::string) {
         if (external || !tensor.raw_data.empty())
-            return Error(Code::E0211, "strings stand in string_data, not in {}", external ? "a file" : "raw_data");
+            return Error(Code::E0211, "strings belong in string_data, not in {}", external ? "a file" : "raw_data");
         if (tensor.string_data.size() != static_cast<size_t>(out.count))
             return misfit(out, "strings", out.count, tensor.string_data.size());
         out.strings = tensor.string_data;

@@ -77,7 +77,7 @@ class Cursor {
         std::string_view view = bytes_here();
         size_t width = element == Wire::Fixed32 ? 4 : element == Wire::Fixed64 ? 8 : 1;
         if (view.size() % width != 0)
-            malformed(std::to_string(view.size()) + " bytes are no whole number of " + std::to_string(width) +
+            malformed(std::to_string(view.size()) + " bytes are not a whole number of " + std::to_string(width) +
                       "-byte elements");
         return view;
     }

@@ -107,7 +107,7 @@ struct DataFile {
 Result<std::string> encode(const Model& model, uint64_t max_bytes) {
     std::string bytes = MessageWriter::encode(model);
     if (bytes.size() > max_bytes)
-        return Error(Code::E0214, "the model takes {} bytes, a protobuf can have {}", bytes.size(), max_bytes)
+        return Error(Code::E0214, "the model takes {} bytes, and a protobuf at most {}", bytes.size(), max_bytes)
             .hint("write it to a file, with its weights in external data");
     return bytes;
 }
@@ -129,7 +129,7 @@ Result<std::string> write_model(const Model& model) {
     TRY(take_along(whole));
     uint64_t payload = total_payload(whole);
     if (payload > kMaxProtobufBytes)
-        return Error(Code::E0214, "the model's weights take {} bytes, a protobuf can have {}", payload,
+        return Error(Code::E0214, "the model's weights take {} bytes, and a protobuf at most {}", payload,
                      kMaxProtobufBytes)
             .hint("write it to a file, with its weights in external data");
     return encode(whole, kMaxProtobufBytes);

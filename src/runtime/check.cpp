@@ -81,7 +81,7 @@ class Expected {
         auto held = TRY(from_buffer(v));
         if (!held && v->tensor()) held = Datum(*v->tensor());
         if (held) {
-            if (!held->is_tensor()) return Error(Code::E0208, "\"{}\" is no tensor", v->name());
+            if (!held->is_tensor()) return Error(Code::E0208, "\"{}\" is not a tensor", v->name());
             map[v] = graph.constant(TRY(widened(held->tensor(), kHalvesToSingles)), v->name());
             return {};
         }

@@ -102,8 +102,8 @@ Result<CodeCache> CodeCache::open(const std::optional<std::string>& folder) {
     fs::create_directories(path, failed);
     if (folder && (failed || !fs::is_directory(path) || access(path.c_str(), W_OK) != 0)) {
         const int reason = failed ? failed.value() : fs::is_directory(path) ? EACCES : ENOTDIR;
-        return Error(Code::E0605, "compiled code cannot be kept in \"{}\": {}", path.string(), std::strerror(reason))
-            .hint("name a folder that may be written to, or none to do without");
+        return Error(Code::E0605, "cannot use the cache folder \"{}\": {}", path.string(), std::strerror(reason))
+            .hint("name a writable folder, or disable the cache");
     }
     return CodeCache(path, size_limit());
 }

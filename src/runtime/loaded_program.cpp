@@ -63,7 +63,7 @@ std::unique_ptr<LoadedProgram> LoadedProgram::without_weights(Program program, s
 Status LoadedProgram::read_weights(std::string_view weights, std::shared_ptr<const void> owner) {
     const int64_t wanted = TRY(stored_bytes());
     if (wanted != static_cast<int64_t>(weights.size()))
-        return Error(Code::E0605, "the program has {} bytes of weights, {} are there", wanted, weights.size());
+        return Error(Code::E0605, "the program needs {} bytes of weights, but there are {}", wanted, weights.size());
     return take_weights(weights, owner);
 }
 
@@ -158,7 +158,8 @@ Result<std::shared_ptr<const RunPlan>> LoadedProgram::plan_for(const std::vector
     for (const EqualSizes& e : program_.equal_sizes) {
         const auto said = evaluate_int(e.said, symbols), found = evaluate_int(e.found, symbols);
         if (said && found && *said != *found)
-            return Error(Code::E0411, "a size of \"{}\" comes out {}, the model says {}", e.value, *found, *said);
+            return Error(Code::E0411, "a size of \"{}\" is {} at run time, but {} in the model", e.value, *found,
+                         *said);
     }
     auto plan = TRY(this->plan(symbols));
     std::lock_guard lock(mutex_);

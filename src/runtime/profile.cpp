@@ -31,7 +31,7 @@ Result<std::unique_ptr<RunsOnDevice>> LoadedProgram::on_device(const NamedData& 
     context.replay->ran = true;  // so that it is captured at once
     if (!TRY(run.replay()))
         return Error(Code::E0501, "runs cannot be timed on {} alone", device_.name())
-            .hint("that needs a GPU, and a model of which no step is left to the processor");
+            .hint("this needs a GPU, and a model without host steps");
     TRY(context.stream->synchronize());
     return made;
 }

@@ -94,7 +94,7 @@ Result<KeyedProgram> read_program(const fs::path& path) {
     ProgramHeader header{};
     if (bytes.size() >= sizeof header) std::memcpy(&header, bytes.data(), sizeof header);
     if (std::string_view(header.magic, sizeof header.magic) != kProgramMagic)
-        return Error(Code::E0605, "\"{}\" is no compiled program", path.string());
+        return Error(Code::E0605, "\"{}\" is not a compiled program", path.string());
     const bool whole =
         header.own == header.expected() && header.weights_at() + header.weight_bytes == bytes.size() &&
         header.checksum == digest_bytes(bytes.data() + sizeof header, header.program_bytes + header.code_bytes) &&
@@ -109,7 +109,7 @@ Result<KeyedProgram> read_program(const fs::path& path) {
 Result<ProgramEntry> read_program(const fs::path& path, const std::string& key) {
     KeyedProgram found = TRY(read_program(path));
     if (found.key == key) return std::move(found.entry);
-    return Error(Code::E0605, "\"{}\" was made by another build of Tessera", path.string())
+    return Error(Code::E0605, "\"{}\" was written by another build of Tessera", path.string())
         .hint("compile the model again");
 }
 

@@ -359,7 +359,7 @@ Status Run::run(const InferStep& step, size_t i) {
 
 Status Run::run(const ControlStep& step, size_t i) {
     const Values values = TRY(values_of(*step.node, step.inputs, i));
-    auto results = TRY(steer(step, values));
+    auto results = TRY(run_control(step, values));
     if (!results) results = TRY(evaluator().run(*step.node, finder(values)));
     for (size_t k = 0; k < step.outputs.size(); ++k)
         if (step.outputs[k] >= 0) TRY(keep(step.outputs[k], std::move((*results)[k])));
@@ -410,13 +410,13 @@ Status Run::define_sizes(const Value& value, const Sizes& sizes) {
     const Shape& shape = value.type().tensor().shape;
     const auto rank = static_cast<int64_t>(sizes.size());
     if (shape.rank() != rank)
-        return Error(Code::E0411, "\"{}\" has {} dimensions, the model says {}", value.name(), rank, shape.rank());
+        return Error(Code::E0411, "\"{}\" has {} dimensions, but {} in the model", value.name(), rank, shape.rank());
     for (int64_t d = 0; d < rank; ++d) {
         const int64_t size = sizes[static_cast<size_t>(d)];
         if (shape[d].is(ExprKind::Var)) context_.symbols.try_emplace(shape[d].node().name, size);
         auto expected = evaluate_int(shape[d], context_.symbols);
         if (expected && *expected != size)
-            return Error(Code::E0411, "\"{}\" has {} elements in dimension {}, the model says {} ({})", value.name(),
+            return Error(Code::E0411, "\"{}\" has {} elements in dimension {}, but {} in the model ({})", value.name(),
                          size, d, *expected, to_string(shape[d]));
     }
     return {};
@@ -449,8 +449,8 @@ Status Run::finish_all() {
         }
     if (labels.size() == 1) return at_step(std::move(done.error()), last);
     return std::move(done.error())
-        .note("it was one of {} kernels, which run without being waited for: {}", labels.size(), listed(labels))
-        .hint("in a new process, a run with progress waits for each kernel, and names the one that fails");
+        .note("it was one of these {} kernels, which ran asynchronously: {}", labels.size(), listed(labels))
+        .hint("in a new process, a run with progress synchronizes after each kernel and names the one that fails");
 }
 
 }  // namespace tessera

@@ -82,7 +82,7 @@ class Run {
     class Repetition;
     // The results of a control step; nothing if the evaluator must execute it: sizes change between iterations, or a
     // nested program failed, for which the evaluator reports the error.
-    Result<std::optional<std::vector<Datum>>> steer(const ControlStep& step, const Values& values);
+    Result<std::optional<std::vector<Datum>>> run_control(const ControlStep& step, const Values& values);
     // A graph nested in a host step by its own program; nothing where it has none or that failed.
     std::optional<std::vector<Datum>> nested(const Graph& graph, const std::vector<Datum>& inputs,
                                              const NodeEvaluator::Find& outer);

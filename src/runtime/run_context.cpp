@@ -91,7 +91,7 @@ Status RunContext::borrow(std::optional<void*> others) {
     }
     if (!TRY(borrowed_->captured_by_others())) return {};
     return Error(Code::E0501, "a model cannot run on a stream that is being captured")
-        .hint("run it outside: a model is captured by itself, and replayed");
+        .hint("run it outside of the capture: Tessera captures and replays models itself");
 }
 
 Status RunContext::work_on_borrowed() {

@@ -52,12 +52,12 @@ Status Run::ask_place(size_t k) {
                      "output \"{}\" is {}{}, the memory for it is {}{}", name, dtype_name(buffer.dtype),
                      to_string(*sizes), dtype_name(t.dtype()), to_string(t.sizes()));
     if (t.gpu() != kNoGpu && t.gpu() != context_.device.gpu())
-        return Error(Code::E0701, "the memory for output \"{}\" lies on GPU {}, and the model runs on {}", name,
-                     t.gpu(), shown_place(context_.device.gpu()));
+        return Error(Code::E0701, "the memory for output \"{}\" is on GPU {}, but the model runs on {}", name, t.gpu(),
+                     shown_place(context_.device.gpu()));
     for (size_t other = 0; other < left_.size(); ++other) {
         const auto& taken = left_[other].memory;
         if (other == k || !taken || !overlap(begin_of(t), end_of(t), begin_of(*taken), end_of(*taken))) continue;
-        return Error(Code::E0501, "outputs \"{}\" and \"{}\" are to be left in memory that overlaps",
+        return Error(Code::E0501, "the memory for outputs \"{}\" and \"{}\" overlaps",
                      program_.graph->outputs()[std::min(k, other)]->name(),
                      program_.graph->outputs()[std::max(k, other)]->name());
     }

@@ -66,10 +66,10 @@ Result<Value> Builder::arange(int64_t begin, int64_t end) {
         return Error(Code::E0212,
                      "arange's range must be a power of 2: arange({}, {}) has {} elements, not a power of two", begin,
                      end, end - begin)
-            .hint("take the next power of two, and mask what is beyond");
+            .hint("use the next power of two, and mask the elements beyond the end");
     if (end - begin > kMostElements)
         return Error(Code::E0212, "a tile of {} elements is too large", end - begin)
-            .hint("the most is {}", kMostElements);
+            .hint("the maximum is {}", kMostElements);
     return state_->add({.kind = Kind::Arange, .numbers = {begin, end}}, {.dtype = DType::i32, .shape = {end - begin}});
 }
 
@@ -88,7 +88,7 @@ Result<Value> Builder::condition_of(const Operand& condition, std::string_view w
     if (chosen.type.pointer) chosen = TRY(address(chosen));
     if (element_count(chosen.type) != 1)
         return Error(Code::E0210, "{} by one element, not by {}", what, chosen.type.to_string())
-            .hint("where() chooses element by element");
+            .hint("use where() to select element by element");
     if (chosen.type.dtype != DType::boolean) chosen = TRY(binary("!=", chosen, int64_t{0}));
     return reshape(chosen, {});
 }

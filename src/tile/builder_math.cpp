@@ -172,7 +172,7 @@ Result<Value> Builder::binary(std::string_view op, const Operand& a, const Opera
     if ((op == "+" || op == "-") && points_a && !points_b) {
         Value steps = TRY(constant(b));
         if (!is_int(steps.type.dtype))
-            return Error(Code::E0208, "a pointer moves by integers, not by {}", steps.type.to_string());
+            return Error(Code::E0208, "a pointer can be offset by integers, not by {}", steps.type.to_string());
         if (op == "-") steps = TRY(unary("-", TRY(cast(steps, DType::i64))));
         const std::vector<Value> both = TRY(brought_together(*this, {std::get<Value>(a), steps}));
         return state_->add({.kind = Kind::Offset, .inputs = {both[0].number, both[1].number}}, both[0].type);
@@ -237,7 +237,7 @@ Result<Value> Builder::select(const Operand& condition, const Operand& a, const 
     if (points) {
         if (is_literal(b) || !type_of(b).pointer || type_of(b).dtype != type_of(a).dtype ||
             type_of(b).then != type_of(a).then)
-            return Error(Code::E0208, "where() chooses between a pointer and something else");
+            return Error(Code::E0208, "where() selects between a pointer and a value that is not one");
         const std::vector<Value> three = TRY(brought_together(*this, {chosen, std::get<Value>(a), std::get<Value>(b)}));
         return state_->add({.kind = Kind::Choose, .inputs = {three[0].number, three[1].number, three[2].number}},
                            three[1].type);
@@ -278,7 +278,7 @@ Result<Value> Builder::address(const Value& pointer) {
 
 Result<Value> Builder::pointer_at(const Value& address, DType dtype, std::optional<DType> then) {
     if (address.type.pointer) return pointer_at(TRY(this->address(address)), dtype, then);
-    if (!is_int(address.type.dtype)) return Error(Code::E0208, "{} is no address", address.type.to_string());
+    if (!is_int(address.type.dtype)) return Error(Code::E0208, "{} is not an address", address.type.to_string());
     const Value wide = TRY(cast(address, DType::i64));
     return state_->add(
         {.kind = Kind::PointerAt, .inputs = {wide.number}},

@@ -61,7 +61,7 @@ Result<Value> Builder::permute(const Value& x, std::vector<int64_t> order) {
         type.shape.push_back(shape[static_cast<size_t>(axis)]);
     }
     if (order.size() != shape.size() || std::count(seen.begin(), seen.end(), false))
-        return Error(Code::E0212, "({}) is no order of {} dimensions", fmt::join(order, ", "), shape.size());
+        return Error(Code::E0212, "({}) is not a permutation of {} dimensions", fmt::join(order, ", "), shape.size());
     return state_->add({.kind = Kind::Permute, .inputs = {x.number}, .numbers = std::move(order)}, std::move(type));
 }
 
@@ -92,8 +92,7 @@ Result<Value> Builder::concatenate(const Value& a, const Value& b) {
     Type type = a.type;
     if (type.shape.empty() || a.type.dtype != b.type.dtype || a.type.shape.size() != b.type.shape.size() ||
         !std::equal(a.type.shape.begin() + 1, a.type.shape.end(), b.type.shape.begin() + 1))
-        return Error(Code::E0210, "{} and {} cannot be put one after the other", a.type.to_string(),
-                     b.type.to_string());
+        return Error(Code::E0210, "{} and {} cannot be concatenated", a.type.to_string(), b.type.to_string());
     type.shape[0] += b.type.shape[0];
     return state_->add({.kind = Kind::Concatenate, .inputs = {a.number, b.number}}, std::move(type));
 }
@@ -123,7 +122,7 @@ Result<Value> Builder::load(const Value& pointer, const std::optional<Operand>& 
                             const std::optional<Operand>& other) {
     if (!pointer.type.pointer)
         return Error(Code::E0208, "load() takes pointers, not {}", pointer.type.to_string())
-            .hint("an argument that is an array is a pointer; an integer is not");
+            .hint("array arguments are pointers; integers are not");
     if (other && !mask) return Error(Code::E0501, "load() with \"other\" needs a mask");
     Value from = pointer;
     Instruction instruction{.kind = Kind::Load};

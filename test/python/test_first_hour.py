@@ -200,7 +200,7 @@ def test_interrupts_end_every_command_within_a_second(endless, tmp_path, words):
 def test_output_that_cannot_be_written_is_an_error(relu, tmp_path, words):
     with open("/dev/full", "w") as full:
         done = subprocess.run([BINARY, *words], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 1 and "E0105" in done.stderr and "standard output" in done.stderr and "fault of tessera" not in done.stderr
+    assert done.returncode == 1 and "E0105" in done.stderr and "standard output" in done.stderr and "bug in Tessera" not in done.stderr
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run([BINARY, *words], cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True)

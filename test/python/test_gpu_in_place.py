@@ -57,8 +57,8 @@ def test_wrong_devices_are_refused():
 class Other(OnGpu):
     class device: id = 1
 
-refused("E0701", 'input "x" lies on GPU 1, and the model runs on GPU 0', lambda: run(Other(100)))
-refused("E0701", "lies on GPU 1, and the model runs on GPU 0", lambda: run.run(OnGpu(100), out=Other(100)))
+refused("E0701", 'input "x" is on GPU 1, but the model runs on GPU 0', lambda: run(Other(100)))
+refused("E0701", "is on GPU 1, but the model runs on GPU 0", lambda: run.run(OnGpu(100), out=Other(100)))
 refused("E0405", "expected shape (100,), got (99,)", lambda: run.run(OnGpu(100), out=OnGpu(99)))
 refused("E0501", "cannot be written to", lambda: run.run(OnGpu(100), out=OnGpu(100, data=(256, True))))
 refused("E0501", "several streams", lambda: run.run(OnGpu(100, stream=5), out=OnGpu(100, stream=6)))

@@ -89,10 +89,10 @@ def test_arrays_of_another_gpu_are_refused():
     on_stand_in(BOTH + """
 for gpu in range(2):
     other = 1 - gpu
-    e = refused("E0701", f'input "x" lies on GPU {other}, and the model runs on GPU {gpu}', lambda: runs[gpu](In(100, other)))
+    e = refused("E0701", f'input "x" is on GPU {other}, but the model runs on GPU {gpu}', lambda: runs[gpu](In(100, other)))
     assert e.hint == f"copy it to GPU {gpu}, or compile for cuda:{other}", e.hint
-    refused("E0701", f'lies on GPU {other}, and the model runs on GPU {gpu}', lambda: runs[gpu].run(In(100, gpu), out=In(100, other)))
-    refused("E0701", f'lies on GPU {other}, and the model runs on GPU {gpu}',
+    refused("E0701", f'is on GPU {other}, but the model runs on GPU {gpu}', lambda: runs[gpu].run(In(100, gpu), out=In(100, other)))
+    refused("E0701", f'is on GPU {other}, but the model runs on GPU {gpu}',
             lambda: runs[gpu].run(np.ones(100, np.float32), out=In(100, other)))
 """, **TWO)
 
@@ -108,8 +108,8 @@ for i in range(6):
     made = runs[gpu](x)  # an output that nobody gave memory for is a tensor there
     found = last()
     assert type(made) is Tensor and made.gpu == gpu and (found.first, found.second) == (x.at, made.at)
-    refused("E0701", f'input "x" lies on GPU {1 - gpu}, and the model runs on GPU {gpu}', lambda: runs[gpu](Tensor(100, 1 - gpu)))
-    refused("E0701", f"lies on GPU {1 - gpu}, and the model runs on GPU {gpu}", lambda: runs[gpu](x, out=Tensor(100, 1 - gpu)))
+    refused("E0701", f'input "x" is on GPU {1 - gpu}, but the model runs on GPU {gpu}', lambda: runs[gpu](Tensor(100, 1 - gpu)))
+    refused("E0701", f"is on GPU {1 - gpu}, but the model runs on GPU {gpu}", lambda: runs[gpu](x, out=Tensor(100, 1 - gpu)))
 """, begin=BEGIN + TORCH, **TWO)
 
 

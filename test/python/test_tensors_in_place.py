@@ -186,11 +186,11 @@ def test_results_stay_when_memory_serves_again():
 
 def test_a_gpu_is_somewhere_else():
     for run in runnables():
-        with pytest.raises(tessera.Error, match='E0701.*input "x" lies on GPU 0(.|\n)*compile for cuda:0'):
+        with pytest.raises(tessera.Error, match='E0701.*input "x" is on GPU 0(.|\n)*compile for cuda:0'):
             run(OnGpu(X))
         with pytest.raises(tessera.Error, match='E0501.*input "x".*not contiguous'):
             run(OnGpu(X, strides=(4, 8)))
-    with pytest.raises(tessera.Error, match='E0701.*"y" lies on GPU 0'):
+    with pytest.raises(tessera.Error, match='E0701.*"y" is on GPU 0'):
         runnables()[1].run(X, out={"y": OnGpu(X.copy())})
 
 

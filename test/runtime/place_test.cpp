@@ -85,7 +85,7 @@ TEST(Place, MemoryThatDoesNotFitIsRefused) {
               Code::E0403);
     auto both = run_into(e, inputs, {over(z, 0, 3), over(z, 1, 3)});
     ASSERT_FALSE(both.ok());
-    EXPECT_EQ(both.error().message(), "outputs \"y\" and \"z\" are to be left in memory that overlaps");
+    EXPECT_EQ(both.error().message(), "the memory for outputs \"y\" and \"z\" overlaps");
 }
 
 TEST(Place, TensorsOfAGpuAreItsOwn) {
@@ -97,7 +97,7 @@ TEST(Place, TensorsOfAGpuAreItsOwn) {
     for (const auto& found : {e.run(inputs), model->run(inputs)}) {
         ASSERT_FALSE(found.ok());
         EXPECT_EQ(found.error().code(), Code::E0701);
-        EXPECT_NE(found.error().to_string().find("input \"x\" lies on GPU 1"), std::string::npos);
+        EXPECT_NE(found.error().to_string().find("input \"x\" is on GPU 1"), std::string::npos);
     }
     EXPECT_EQ(e.profile(inputs).error().code(), Code::E0701);
     auto found = run_into(e, {{"x", over(x)}}, {Tensor::view_on_gpu(0, DType::f32, {3}, x.data(), nullptr), Tensor()});

@@ -250,7 +250,7 @@ Status check_errors(const CheckedSteps& steps) {
     return Error(Code::E0407, "{} of {} steps differ from the reference: {}{}", count, steps.size(),
                  fmt::join(wrong, "; "), count > 5 ? "; ..." : "")
         .note("the largest difference relative to the largest value; allowed is {:.3g}", kLargestError)
-        .hint("this is a fault of tessera, not of your model; please report it");
+        .hint("this is a bug in Tessera, not in your model; please report it");
 }
 
 std::string kind_of_target(const std::string& target) { return target.substr(0, target.find('-')); }

@@ -57,7 +57,7 @@ void add_convert(CLI::App& app, Chosen& chosen) {
     c->add_option("--weights", convert->weights, "Put large weights into this file beside the text")
         ->option_text("NAME");
     add_strict_option(*c);
-    c->add_flag("--json", convert->json, "Print what was done as JSON");
+    c->add_flag("--json", convert->json, "Print JSON");
     c->footer(fmt::format("{}\n{}", kConvertExamples, kExitStatus));
     c->callback([convert, &chosen] { chosen = [convert] { return report((*convert)(), convert->json); }; });
 }

@@ -143,7 +143,8 @@ void add_discover(CLI::App& app, Chosen& chosen) {
                   "Write the proved rules here, and their certificates to a .cert file beside it")
         ->option_text("FILE.rules");
     c->add_option("--seed", d->options.seed, "Seed for random values (0)")->option_text("N")->check(at_least(0));
-    c->add_option("--threads", d->options.threads, "Threads, 0 for one each core (0); the result does not depend on it")
+    c->add_option("--threads", d->options.threads,
+                  "Maximum number of threads, 0 for one per core (0); the result does not depend on it")
         ->check(between(0, 4096))
         ->option_text("N");
     c->add_option("--work-dir", d->options.work_dir,
@@ -152,7 +153,7 @@ void add_discover(CLI::App& app, Chosen& chosen) {
     c->add_flag(
         "--corrected", d->options.corrected,
         "Find programs that equal an original almost everywhere, correct and prove them; --ops is then a file of "
-        "originals (those that come with Tessera)");
+        "originals (the built-in ones)");
     c->add_flag("--all", d->options.all, "Also prove and write the rules that follow from others");
     c->add_flag("--shrinking", d->options.shrinking,
                 "Write only rules that reduce the number of ops or merge siblings");

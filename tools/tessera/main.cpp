@@ -39,10 +39,10 @@ int run(const Chosen& chosen) {
             report(Error(Code::E0408, "out of memory").hint("--memory-limit sets a limit of your own"), false));
     } catch (const std::system_error& e) {
         if (std::ferror(stdout)) return flushed(kDone, e.code().value());
-        say_error(fmt::format("internal error: {}\n  this is a fault of tessera, not of your input; please report it\n",
+        say_error(fmt::format("internal error: {}\n  this is a bug in Tessera, not in your input; please report it\n",
                               e.what()));
     } catch (const std::exception& e) {
-        say_error(fmt::format("internal error: {}\n  this is a fault of tessera, not of your input; please report it\n",
+        say_error(fmt::format("internal error: {}\n  this is a bug in Tessera, not in your input; please report it\n",
                               e.what()));
     }
     return kOurFault;

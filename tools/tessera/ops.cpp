@@ -272,7 +272,7 @@ struct Ops {
 void add_ops(CLI::App& app, Chosen& chosen) {
     auto ops = std::make_shared<Ops>();
     CLI::App* c = app.add_subcommand("ops", "List every ONNX operator and how it is defined here");
-    c->add_option("name", ops->name, "Only this op, in full")->option_text("NAME");
+    c->add_option("name", ops->name, "Show only this op, in detail")->option_text("NAME");
     c->add_flag("--json", ops->json, "Print JSON");
     c->add_flag("--markdown", ops->markdown, "Print a Markdown table");
     c->footer(fmt::format("{}\n{}", kOpsExamples, kExitStatus));

@@ -365,10 +365,9 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
                 "Search for a faster equivalent model, for this many seconds (60)")
         ->option_text("[=SECONDS]")
         ->check(above_zero());
-    c->add_flag(
-         "--mutate{60}", o->search_options.mutate,
-         "For --search: then make rules for this model's own products, corrected and proved, and search again, for "
-         "so many seconds (60)")
+    c->add_flag("--mutate{60}", o->search_options.mutate,
+                "For --search: also derive rules for this model's own products, and search again, for this many more "
+                "seconds (60)")
         ->option_text("[=SECONDS]")
         ->check(above_zero());
     c->add_option("--without-mutants", o->without_mutants, "For --mutate: also write the result without mutants")

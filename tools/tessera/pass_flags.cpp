@@ -12,7 +12,7 @@ void PassFlags::add_options(CLI::App& command) {
         ->allow_extra_args(false);
     command.add_option("--stop-after", stop_after, "Stop after the first run of this pass")->option_text("PASS");
     command.add_flag("--verify", verify, "Check the graph's invariants after each pass");
-    command.add_flag("--with-weights", with_weights, "Print the weights' bytes too, where a graph is printed");
+    command.add_flag("--with-weights", with_weights, "Include the data of weights in printed graphs");
     command.add_flag("--list-passes", list, "List the passes in the order they run");
 }
 

@@ -58,7 +58,8 @@ void add_tile(CLI::App& app, Chosen& chosen) {
     c->add_option("--kernel", tile->kernel, "Show only this kernel")->option_text("NAME");
     c->add_option("--out", tile->out, "Write files into this folder instead of printing")->option_text("FOLDER");
     c->add_option("--target", tile->target, "Target of object files (host)")->option_text("NAME");
-    c->add_option("--python", tile->python, "Python that has tessera (python3)")->option_text("PROGRAM");
+    c->add_option("--python", tile->python, "Python interpreter with the tessera package (python3)")
+        ->option_text("PROGRAM");
     c->prefix_command();
     c->footer(
         fmt::format("The script and its own arguments follow the options.\n\n{}\n{}", kTileExamples, kExitStatus));

@@ -269,7 +269,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
     c->add_option("--evaluate", run->evaluate, "Held-out examples, evaluated after each epoch")
         ->option_text("X.npy,Y.npy");
     c->add_option("--epochs", run->epochs, "Passes over the data (1)")->option_text("N")->check(at_least(1));
-    c->add_option("--batch", run->batch, "Examples of a step (32)")->option_text("N")->check(at_least(1));
+    c->add_option("--batch", run->batch, "Examples per step (32)")->option_text("N")->check(at_least(1));
     c->add_option(
          "--loss", run->options.loss.kind,
          "cross_entropy (logits and integer labels), mse, l1, bce_with_logits, or output: the model's own scalar")
@@ -291,7 +291,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
         ->option_text("N")
         ->check(at_least(0));
     c->add_option("--momentum", run->momentum, "Momentum of sgd (0)")->option_text("M");
-    c->add_flag("--nesterov", run->nesterov, "Nesterov's momentum");
+    c->add_flag("--nesterov", run->nesterov, "Use Nesterov momentum");
     c->add_option("--weight-decay", run->weight_decay, "Weight decay (adamw: 0.01, others: 0)")->option_text("W");
     c->add_option("--clip-norm", run->options.clip_norm, "Maximum global gradient norm")->option_text("NORM");
     c->add_option("--accumulate", run->options.accumulate,
@@ -311,14 +311,16 @@ void add_train(CLI::App& app, Chosen& chosen) {
     c->add_flag("--no-shuffle", run->no_shuffle, "Take the examples in the order of the files");
     c->add_option("--checkpoint", run->checkpoint, "Save the run to this file after each epoch (safetensors)")
         ->option_text("FILE");
-    c->add_option("--save-every", run->save_every, "Also after so many steps")->option_text("N")->check(at_least(1));
+    c->add_option("--save-every", run->save_every, "Also save after every N steps")
+        ->option_text("N")
+        ->check(at_least(1));
     c->add_flag("--resume", run->resume, "Resume from the checkpoint if it exists");
     c->add_option("--out,-o", run->out, "Write the trained model to this file")->option_text("FILE");
-    c->add_option("--svg", run->svg, "Draw the losses")->option_text("FILE");
-    c->add_option("--threads", run->options.compile.threads, "Threads (one for each core)")
+    c->add_option("--svg", run->svg, "Write a plot of the losses (SVG)")->option_text("FILE");
+    c->add_option("--threads", run->options.compile.threads, "Maximum number of threads (one for each core)")
         ->option_text("N")
         ->check(between(1, 4096));
-    c->add_option("--target", run->options.compile.target, "Where steps run, such as cuda (host)")
+    c->add_option("--target", run->options.compile.target, "Device to train on, such as cuda (host)")
         ->option_text("TARGET");
     c->add_option("--cache-dir", run->cache, "Folder of the code cache")->option_text("DIR");
     c->add_flag("--no-cache", run->no_cache, "Disable the code cache");

@@ -167,7 +167,7 @@ Result<ValueFile> ValueFile::create(const std::filesystem::path& path) {
 Status ValueFile::write(const Datum& value, const std::string& name) {
     if (path_.extension() == ".pb") return file_.write(TRY(pb_bytes(value, name)));
     if (!value.is_tensor())
-        return Error(Code::E0105, "output \"{}\" is no tensor and cannot be a .npy file", name)
+        return Error(Code::E0105, "output \"{}\" is not a tensor and cannot be a .npy file", name)
             .hint("write it to a .pb file");
     return file_.write(TRY(npy_bytes(value.tensor())));
 }

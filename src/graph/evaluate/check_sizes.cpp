@@ -56,9 +56,10 @@ Status check_node(const Node& node, const SymbolValues& symbols) {
             return view
                 .error(Code::E0411, "\"{}\" comes out {}, as an input is empty, and its sizes are computed as {}",
                        node.output(i)->name(), b, a)
-                .hint("compiled code takes no input without elements here; the evaluator does");
+                .hint("compiled code does not support this empty input; the evaluator does");
         if (!same)
-            return view.error(Code::E0411, "\"{}\" comes out {}, the model says {}", node.output(i)->name(), b, a);
+            return view.error(Code::E0411, "\"{}\" is {} at run time, but {} in the model", node.output(i)->name(), b,
+                              a);
     }
     return {};
 }

@@ -117,7 +117,8 @@ class Evaluation {
     // A value of the outermost graph, held against its type.
     Status check_size(const Value& value, const Datum& d) {
         if (!d.is_tensor() || !value.type().is_tensor() || binds(value.type(), type_of(d), sizes_)) return {};
-        return Error(Code::E0411, "\"{}\" comes out {}, the model says {}", value.name(), type_of(d), value.type());
+        return Error(Code::E0411, "\"{}\" is {} at run time, but {} in the model", value.name(), type_of(d),
+                     value.type());
     }
 
     Status spend(int64_t work) {
@@ -145,8 +146,8 @@ class Evaluation {
 
     Result<std::vector<Datum>> run_nested(const Graph& nested, std::vector<Datum> inputs, const Environment* outer) {
         if (inputs.size() != nested.inputs().size())
-            return Error(Code::E0207, "graph \"{}\" takes {} inputs, gets {}", nested.name(), nested.inputs().size(),
-                         inputs.size());
+            return Error(Code::E0207, "graph \"{}\" takes {} inputs, but gets {}", nested.name(),
+                         nested.inputs().size(), inputs.size());
         if (nested_) {
             const NodeEvaluator::Find find = [&](const Value* v) { return outer ? outer->find(v) : nullptr; };
             if (auto results = nested_(nested, inputs, find)) return std::move(*results);

@@ -324,7 +324,7 @@ class Engine {
         for (const Rule& rule : rules_.rules())
             if (cycle.starts_with(rule.name + " ->") || cycle.find(" " + rule.name + " ->") != std::string::npos)
                 places += fmt::format("{}{}: {}", places.empty() ? "" : "\n", rule.source, to_string(rule));
-        return Error(Code::E0304, "the rules do not come to an end: {}", cycle)
+        return Error(Code::E0304, "the rules do not terminate: {}", cycle)
             .at(where)
             .note("{}", places)
             .hint("give one of them a condition or a direction");

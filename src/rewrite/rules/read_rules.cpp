@@ -83,7 +83,7 @@ class RuleReader {
         std::vector<std::string> ops;
         size_t at = scan_.at();
         alias_ = scan_.word();
-        if (!is_name(alias_) || find_op(alias_)) return scan_.syntax(at, "a name that is no op");
+        if (!is_name(alias_) || find_op(alias_)) return scan_.syntax(at, "a name that is not an op");
         if (!scan_.take_word("in")) return scan_.syntax(scan_.at(), "\"in\"");
         TRY(scan_.expect("("));
         do {
@@ -444,8 +444,7 @@ Result<Rules> read_rules(std::string_view text, const std::string& source) { ret
 
 Result<Rules> load_rules(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
-    if (!file)
-        return Error(Code::E0101, "cannot open \"{}\"", path).hint("check the path and that the file may be read");
+    if (!file) return Error(Code::E0101, "cannot open \"{}\"", path).hint("check the path and the file's permissions");
     std::stringstream text;
     if (file.peek() != EOF) text << file.rdbuf();
     if (file.bad()) return Error(Code::E0101, "\"{}\" cannot be read", path).hint("name a file, not a folder");

@@ -31,7 +31,7 @@ Result<Device*> device_for(std::string_view target) {
 }
 
 Result<std::unique_ptr<Stream>> Device::borrow_stream(void*) {
-    return Error(Code::E0701, "{} has no streams that others make", name());
+    return Error(Code::E0701, "{} does not support external streams", name());
 }
 
 Status Arena::reserve(int64_t bytes) {

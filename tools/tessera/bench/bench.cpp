@@ -330,19 +330,25 @@ void add_bench(CLI::App& app, Chosen& chosen) {
     c->add_option("model", bench->path,
                   "ONNX file, Tessera's text form, or - for standard input; without it, the built-in ResNet-50")
         ->option_text("FILE");
-    c->add_option("--against", bench->against, "What to compare with: onnxruntime, torch, or a model's file")
+    c->add_option("--against", bench->against, "Compare with onnxruntime, torch, or a model file")
         ->option_text("NAME,...")
         ->delimiter(',');
     c->add_option("--threads", bench->threads, "Numbers of threads (1,all)")->option_text("N,...")->delimiter(',');
-    c->add_option("--runs", bench->runs, "Least runs of each (10)")->option_text("N")->check(between(1, 1'000'000));
-    c->add_option("--seconds", bench->seconds, "Least seconds for each (2)")->option_text("S")->check(between(0, 1e6));
-    c->add_option("--clock", bench->clock,
-                  "Wall time, processor time for a machine that is busy, or a GPU's own, without copies (wall)")
+    c->add_option("--runs", bench->runs, "Minimum number of runs of each (10)")
+        ->option_text("N")
+        ->check(between(1, 1'000'000));
+    c->add_option("--seconds", bench->seconds, "Minimum seconds for each (2)")
+        ->option_text("S")
+        ->check(between(0, 1e6));
+    c->add_option(
+         "--clock", bench->clock,
+         "wall: wall-clock time; processor: CPU time, for a busy machine; device: a GPU's clock, without copies (wall)")
         ->option_text("wall|processor|device")
         ->check(CLI::IsMember({"wall", "processor", "device"}));
-    c->add_option("--python", bench->python, "Python that has the peers (TESSERA_BENCH_PYTHON, or python3)")
+    c->add_option("--python", bench->python,
+                  "Python interpreter with the packages to compare with (TESSERA_BENCH_PYTHON, or python3)")
         ->option_text("PROGRAM");
-    c->add_option("--torch", bench->torch, "For torch: a file whose build(NAME) makes the module")
+    c->add_option("--torch", bench->torch, "For torch: a Python file whose build(NAME) returns the module")
         ->option_text("FILE.py:NAME");
     c->add_flag("--accuracy", bench->accuracy, "Measure the error of each against the reference in f64, which is slow");
     c->add_option("--expected", bench->expected, "Measure the error of each against these values of the outputs")

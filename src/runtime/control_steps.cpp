@@ -172,7 +172,7 @@ class Run::Repetition {
             }
             int64_t bytes = 0;
             if (__builtin_mul_overflow(o.bytes, room_, &bytes))
-                return Error(Code::E0108, "what {} iterations collect is too large", room_);
+                return Error(Code::E0108, "the collected outputs of {} iterations are too large", room_);
             auto memory = TRY(body_.outputs_->take(bytes));
             if (again && o.bytes) std::memcpy(memory.get(), o.memory.get(), static_cast<size_t>(o.bytes * done_));
             o.memory = std::move(memory);
@@ -270,9 +270,9 @@ class Run::Repetition {
     int64_t number_ = 0, done_ = 0, room_ = 0;
 };
 
-Result<std::optional<std::vector<Datum>>> Run::steer(const ControlStep& step, const Values& values) {
+Result<std::optional<std::vector<Datum>>> Run::run_control(const ControlStep& step, const Values& values) {
     const std::optional<ControlForm> form = step.node->op().control(step.node->view());
-    CHECK(form, "{} has no graphs to steer", step.node->where());
+    CHECK(form, "{} has no nested graphs to run", step.node->where());
     auto find = [&](const Value* v) -> const Datum* {
         for (const auto& [value, d] : values)
             if (value == v) return &d;

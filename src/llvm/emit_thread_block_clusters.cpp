@@ -1,6 +1,6 @@
-// Thread-block clusters (see emit_roles.cpp): the blocks of a cluster split the k steps of one output tile. At the end
-// they send their accumulators through distributed shared memory to the first block of the cluster, which adds them up
-// in a fixed order and computes the epilogue.
+// Thread-block clusters (see emit_specialized_warps.cpp): the blocks of a cluster split the k steps of one output tile.
+// At the end they send their accumulators through distributed shared memory to the first block of the cluster, which
+// adds them up in a fixed order and computes the epilogue.
 #include "llvm/emitter.h"
 
 namespace tessera::codegen {

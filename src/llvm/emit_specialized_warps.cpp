@@ -8,7 +8,7 @@
 // phase bit of a barrier only distinguishes odd laps from even ones. A consumer therefore starts to wait for tiles once
 // the other has received all tiles of the previous block: that is its turn, which has a barrier too.
 //
-// Thread-block clusters: see emit_together.cpp.
+// Thread-block clusters: see emit_thread_block_clusters.cpp.
 #include "base/check.h"
 #include "kernel/ir/tile_copy.h"
 #include "llvm/emitter.h"
