@@ -217,6 +217,49 @@ TEST(Doors, ALiteralHasNoTypeToCastFrom) {
     EXPECT_GE(refuted, 10u);  // most are the same number in the one type that the rule applies to
 }
 
+// A number that the right side alone names is one in every type that the rule admits: not all floats have infinities,
+// and 16 bits do not hold a million.
+TEST(Doors, ANumberOfTheRightSideIsOneInEveryType) {
+    std::vector<std::string> texts;
+    const std::vector<std::string> same = {"identity(x:float)", "neg(neg(x:float))", "max(x:float)",
+                                           "sum(x:float)",      "mean(x:float)",     "mul(x:float, 1)",
+                                           "div(x:float, 1)",   "pow(x:float, 1)",   "add(x:float, -0.0)"};
+    for (const std::string& left : same)
+        for (const char* right : {"min(x, inf)", "max(x, -inf)", "clip(x, -inf, inf)", "neg(max(neg(x), -inf))"})
+            texts.push_back(fmt::format("{} => {}", left, right));
+    for (const char* frame : {"{}", "neg({})", "add({}, y)", "transpose({}, perm=p)"})
+        for (const auto& [by, all] : {std::pair("1000", "1000000"),
+                                      {"512", "262144"},
+                                      {"2048", "4194304"},
+                                      {"4096", "16777216"},
+                                      {"0.0001220703125", "0.000000014901161193847656"}}) {
+            for (const char* form :
+                 {"mul(mul(x:float, {0}), {0}) => mul(x, {1})", "mul({0}, mul({0}, x:float)) => mul({1}, x)",
+                  "div(div(x:float, {0}), {0}) => div(x, {1})"}) {
+                const std::string text = fmt::format(fmt::runtime(form), by, all);
+                const size_t arrow = text.find(" => ");
+                texts.push_back(filled(frame, text.substr(0, arrow)) + " => " + filled(frame, text.substr(arrow + 4)));
+            }
+        }
+    for (const std::string& text : texts) {
+        Result<Rules> rules = read_rules("door [reassociates, grows]: " + text, "test");
+        ASSERT_TRUE(rules.ok()) << text;
+        Rule rule = (*rules)[0];
+        EXPECT_FALSE(prove_for_any_rank(rule).proved) << text;
+        rule.exactness = Exactness::Exact;
+        EXPECT_FALSE(prove_for_any_rank(rule).proved) << text;
+    }
+    EXPECT_GE(texts.size(), 90u);
+    // Of a type that has it, or where the left side names it too.
+    for (const char* text : {"mul(mul(x:f32, 1000), 1000) => mul(x, 1000000)", "identity(x:f32) => min(x, inf)",
+                             "max(min(x:float, inf), y) => max(y, min(inf, x))"}) {
+        Result<Rules> rules = read_rules(fmt::format("door [reassociates, grows]: {}", text), "test");
+        ASSERT_TRUE(rules.ok()) << text;
+        const RuleProof proof = prove_for_any_rank((*rules)[0]);
+        EXPECT_TRUE(proof.proved) << text << "\n" << proof.reason;
+    }
+}
+
 // By cases, too, a proof about real numbers says nothing of bits.
 TEST(Soundness, CasesOfRealNumbersAreNotExact) {
     for (const char* text :

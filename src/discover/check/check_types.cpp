@@ -1,8 +1,10 @@
 #include "discover/check/check_types.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
+#include "base/numeric.h"
 #include "discover/check/check_element_types.h"
 #include "discover/check/check_facts.h"
 #include "onnx/dtypes.h"
@@ -89,6 +91,41 @@ class Types {
     }
 };
 
+DTypes shared_types(DTypes a, DTypes b) { return a.without(kAllTypes.without(b)); }
+
+void collect_numbers(const Term& t, std::set<double>& out) {
+    if (t.form == Form::Number) out.insert(t.number);
+    for (const Term& a : t.args) collect_numbers(a, out);
+}
+
+// Whether it is infinite, or 0, in a type exactly where it is.
+bool is_number_of(DType type, double n) {
+    const double there = float_from_bits(type, float_to_bits(type, n));
+    return !std::isnan(there) && std::isinf(there) == std::isinf(n) && (there == 0) == (n == 0);
+}
+
+// A number that the right side alone names, and a float type of its operands that has no such number.
+std::optional<std::pair<double, DType>> no_number(const Term& t, const std::set<double>& known,
+                                                  const std::map<std::string, DTypes>& matched) {
+    if (t.form != Form::Op) return {};
+    for (size_t i = 0; i < t.args.size(); ++i) {
+        if (auto found = no_number(t.args[i], known, matched)) return found;
+        if (t.args[i].form != Form::Number || known.contains(t.args[i].number)) continue;
+        auto param = [&](size_t k) { return t.op->inputs[std::min(k, t.op->inputs.size() - 1)].type; };
+        DTypes types = admitted("float");  // as claims are made of
+        for (const TypeVar& v : t.op->types)
+            if (v.name == param(i)) types = shared_types(types, v.allowed);
+        for (size_t k = 0; k < t.args.size(); ++k)
+            if (k != i && param(k) == param(i) && t.args[k].form != Form::Number)
+                types = shared_types(types, types_of_term(t.args[k], matched));
+        for (int k = 0; k < 32; ++k)
+            if (const DType type = static_cast<DType>(k);
+                kAllTypes.has(type) && types.has(type) && !is_number_of(type, t.args[i].number))
+                return std::pair(t.args[i].number, type);
+    }
+    return {};
+}
+
 bool holds_all(const std::string& from, const std::string& to) {
     if (from == to) return true;
     const std::optional<DType> a = dtype_from_name(from), b = dtype_from_name(to);
@@ -114,11 +151,16 @@ Status check_types(const Rule& rule) {
     std::vector<const Term*> right;
     for (const Term& t : rule.replacement) right.push_back(&t);
     for (const auto& [slot, t] : rule.lets) right.push_back(&t);
+    auto refused = [&](const std::string& why) { return Error(Code::E0305, "{}: {}", rule.name, why).at(rule.source); };
+    const std::map<std::string, DTypes> matched = types_matched(rule);
+    std::set<double> known;
+    for (const Term& t : rule.pattern) collect_numbers(t, known);
+    for (const Term* t : right)
+        if (auto found = no_number(*t, known, matched))
+            return refused(fmt::format("{} is no number of {}", found->first, dtype_name(found->second)));
     if (std::none_of(rule.pattern.begin(), rule.pattern.end(), has_cast) &&
         std::none_of(right.begin(), right.end(), [](const Term* t) { return has_cast(*t); }))
         return {};
-    auto refused = [&](const std::string& why) { return Error(Code::E0305, "{}: {}", rule.name, why).at(rule.source); };
-    const std::map<std::string, DTypes> matched = types_matched(rule);
     std::map<int, DType> given;
     std::vector<int> free;
     std::set<int> bound;
