@@ -147,6 +147,16 @@ def test_common_errors(affine, tmp_path):
     assert session.run(None, {"x": X})[1].shape == (3, 2)  # as before
 
 
+def test_arguments_of_other_types(affine):
+    session = ort.InferenceSession(affine)
+    for call, words in ((lambda: session.run(None, X), "input_feed: expected a dict"), (lambda: session.run(None, None), "input_feed"),
+                        (lambda: session.run("z", {"x": X}), "output_names: expected a list"),
+                        (lambda: ort.InferenceSession(affine, {"threads": 1}), "sess_options: expected SessionOptions")):
+        with pytest.raises(TypeError, match=words):
+            call()
+    assert repr(session).startswith("<tessera.InferenceSession (x: f32[batch,2])")
+
+
 def test_providers(affine):
     assert "CPUExecutionProvider" in ort.get_available_providers() and ort.get_device() in ("CPU", "GPU")
     session = ort.InferenceSession(affine, providers=[("CPUExecutionProvider", {"arena_extend_strategy": "kSameAsRequested"})])

@@ -60,6 +60,8 @@ class InferenceSession:
                  **kwargs: Any) -> None:
         if not isinstance(path_or_bytes, (str, os.PathLike, bytes, bytearray, memoryview, Model)) and not hasattr(path_or_bytes, "SerializeToString"):
             raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
+        if sess_options is not None and not isinstance(sess_options, SessionOptions):
+            raise TypeError(f"sess_options: expected SessionOptions, got {type(sess_options).__name__}")
         began = time.time_ns()
         self._options = SessionOptions() if sess_options is None else sess_options
         self._start = began
@@ -80,6 +82,9 @@ class InferenceSession:
         began = time.time_ns()
         self.set_providers(providers if providers is not None else self._options._providers, provider_options)
         self._note("session_initialization", began)
+
+    def __repr__(self) -> str:
+        return repr(self._executable).replace(".Executable", ".InferenceSession", 1)
 
     # The model.
 
@@ -198,6 +203,8 @@ class InferenceSession:
                                  "ts": (began - self._start) / 1000, "dur": taken})
 
     def _chosen(self, output_names: Sequence[str] | None) -> list[str]:
+        if isinstance(output_names, str):
+            raise TypeError(f"output_names: expected a list of names, got {output_names!r}")
         if not output_names:
             return self._output_names
         for name in output_names:
@@ -206,6 +213,8 @@ class InferenceSession:
         return list(output_names)
 
     def _feed(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        if not isinstance(given, Mapping):
+            raise TypeError(f"input_feed: expected a dict of arrays by name, got {type(given).__name__}")
         missing = [name for name in self._required if name not in given]
         if missing:
             raise ValueError(f"Required inputs ({missing}) are missing from input feed ({list(given)}).")
