@@ -256,6 +256,7 @@ TEST_F(ProgramCacheTest, SizesThatARunTells) {
 
 // A saved executable says what it is for. Where that is not here, it is compiled again, from the same model's file.
 TEST_F(ProgramCacheTest, SavedForAnotherBuildOrProcessor) {
+    fs::create_directories(folder_);
     const fs::path source = folder_ / "model.tsr", saved = folder_ / "saved";
     ASSERT_TRUE(network().save(source.string()).ok());
     const Model model = *Model::load(source.string());
