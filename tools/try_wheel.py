@@ -17,13 +17,16 @@ import pathlib, sys
 import numpy as np
 import tessera
 assert pathlib.Path(tessera.__file__).is_relative_to(sys.prefix), tessera.__file__
-tessera.parse("graph g(x: f32[64,64]) { return softmax(relu(relu(add(matmul(x, x), x))), axis=-1) }").save("model.onnx")
-x = np.random.default_rng(0).standard_normal((64, 64), dtype=np.float32)
+random = np.random.default_rng(0)
+x = random.standard_normal((1, 16), dtype=np.float32)
+weights = ", ".join(str(round(v, 3)) for v in random.standard_normal(16 * 8))
+tessera.parse("graph g(x: f32[N,16]) {\\n  const w: f32[16,8] = [" + weights + "]\\n  return relu(relu(matmul(x, w)))\\n}\\n").save("model.onnx")
 reference = tessera.load("model.onnx")(x)
 exec(pathlib.Path("lines.py").read_text())
 np.testing.assert_allclose(y, reference, rtol=1e-3, atol=1e-3)
 for other in (smaller, faster):
     np.testing.assert_allclose(tessera.compile(other)(x), reference, rtol=1e-3, atol=1e-3)
+np.testing.assert_allclose(tessera.InferenceSession("model.onnx").run(None, {"x": x})[0], reference, rtol=1e-3, atol=1e-3)
 assert pathlib.Path("smaller.onnx").stat().st_size > 0 and pathlib.Path("my.rules").stat().st_size > 0
 loaded = {line.split()[-1] for line in open("/proc/self/maps") if "/" in line}
 outside = [p for p in loaded if any(name in p for name in ("libLLVM", "libfmt", "libre2")) and not p.startswith(sys.prefix)]
