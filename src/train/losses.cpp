@@ -123,7 +123,8 @@ constexpr ElementLoss kElementLosses[] = {
 Result<Type> target_type(const Loss& loss, const Value& output) {
     const Type& type = output.type();
     if (!type.is_tensor() || !is_float(type.tensor().dtype) || !type.tensor().shape.ranked())
-        return Error(Code::E0208, "the loss is of output \"{}\", which is {}, not a float tensor of known rank",
+        return Error(Code::E0208,
+                     "the loss is computed from output \"{}\", which is {}, not a float tensor of known rank",
                      output.name(), type);
     for (const ElementLoss& l : kElementLosses)
         if (loss.kind == l.name) return Type(loss_dtype(output), type.tensor().shape);
@@ -137,7 +138,7 @@ Result<Type> target_type(const Loss& loss, const Value& output) {
     const auto classes = type.tensor().shape[axis].as_int();
     if (!classes)
         return Error(Code::E0210, "cross_entropy: the number of classes of {} is not constant", type)
-            .hint("say which dimension counts classes: class_axis is {}", loss.class_axis);
+            .hint("name the class dimension: class_axis is {}", loss.class_axis);
     if (!loss.class_weights.empty() && int64_t(loss.class_weights.size()) != *classes)
         return Error(Code::E0501, "cross_entropy: {} class weights for {} classes", loss.class_weights.size(),
                      *classes);

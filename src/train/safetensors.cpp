@@ -27,7 +27,7 @@ constexpr StoredType kStoredTypes[] = {
 
 template <typename... Args>
 Error malformed(const std::filesystem::path& path, fmt::format_string<Args...> what, Args&&... args) {
-    return Error(Code::E0110, "\"{}\" is no safetensors file: {}", path.string(),
+    return Error(Code::E0110, "\"{}\" is not a safetensors file: {}", path.string(),
                  fmt::format(what, std::forward<Args>(args)...));
 }
 
@@ -86,7 +86,7 @@ Result<NamedTensors> read_safetensors(const std::filesystem::path& path) {
             continue;
         }
         for (const auto& [key, value] : entry.items()) {
-            if (!value.is_string()) return malformed(path, "the metadata \"{}\" is no string", key);
+            if (!value.is_string()) return malformed(path, "the metadata \"{}\" is not a string", key);
             found.metadata[key] = value.get<std::string>();
         }
     }

@@ -41,12 +41,12 @@ Error no_gradient_reaches(const std::string& name) {
 }
 
 Result<size_t> loss_output(const Graph& graph, const Loss& loss) {
-    if (graph.outputs().empty()) return Error(Code::E0501, "the model has no output that a loss could be of");
+    if (graph.outputs().empty()) return Error(Code::E0501, "the model has no output to compute a loss from");
     if (loss.output.empty()) return size_t{0};
     const auto& names = graph.output_names();
     auto at = std::find(names.begin(), names.end(), loss.output);
     if (at != names.end()) return size_t(at - names.begin());
-    return Error(Code::E0401, "the model has no output \"{}\" that the loss could be of", loss.output)
+    return Error(Code::E0401, "the model has no output \"{}\" to compute a loss from", loss.output)
         .hint("its outputs are: {}", fmt::join(names, ", "));
 }
 

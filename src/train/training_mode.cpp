@@ -52,7 +52,7 @@ Value* kept_by_counter(Builder& b, Value* x, double ratio, Value* seed, uint32_t
 Result<double> ratio_of(const Node& node) {
     if (!node.input(1)) return 0.5;
     if (!node.input(1)->is_constant())
-        return Error(Code::E0202, "the ratio of a dropout is only known at run time").at(node.where());
+        return Error(Code::E0202, "the ratio of a dropout is not constant").at(node.where());
     const double ratio = node.input(1)->tensor()->real_at(0);
     if (ratio >= 0 && ratio < 1) return ratio;
     return Error(Code::E0407, "the ratio of a dropout is {}, not from 0 to below 1", ratio).at(node.where());

@@ -362,7 +362,7 @@ TEST(ScheduleErrors, SayWhatWouldBeAllowed) {
     };
     refused(s.split({"mm.x"}, 4), "mm.m, mm.n, mm.k");
     refused(s.split({"mm.m"}, 0), "1 or more");
-    refused(s.fuse({"mm.m"}, {"mm.k"}), "just inside");
+    refused(s.fuse({"mm.m"}, {"mm.k"}), "directly inside");
     refused(s.fuse({"mm.n"}, {"mm.k"}), "reduces");
     refused(s.reorder({{"mm.m"}, {"out.m"}}), "different stages");
     refused(s.reorder({{"mm.m"}, {"mm.m"}}), "twice");

@@ -77,7 +77,8 @@ Status OnnxExporter::write_made_since(Graph& graph, size_t first, onnx::Graph& o
 // An op that ONNX has not is written as the smaller graph it stands for.
 Status OnnxExporter::write_expansion(Node& node, onnx::Graph& out) {
     if (!node.op().expand)
-        return Error(Code::E0214, "{} is no ONNX operator and stands for no graph of such", node.op().name)
+        return Error(Code::E0214, "{} is not an ONNX operator, and has no expansion into ONNX operators",
+                     node.op().name)
             .at(node.where());
     Graph& graph = node.graph();
     size_t before = graph.nodes().size();

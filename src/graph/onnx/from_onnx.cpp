@@ -96,7 +96,7 @@ Result<std::unique_ptr<Graph>> OnnxImporter::run() {
         if (model_.ir_version < 3)
             opsets_[""] = 1;
         else if (model_.opset_import.empty())
-            return Error(Code::E0202, "the model does not say which opset it uses").at(source_);
+            return Error(Code::E0202, "the model does not declare its opset").at(source_);
         else
             opsets_[""] = onnx::newest_opset("");
     }
@@ -117,7 +117,7 @@ Status OnnxImporter::import_initializers(const onnx::Graph& graph, Scope& scope)
         for (const auto& v : graph.inputs) inputs.insert(v.name);
     auto add = [&](const auto& tensor, const std::string& name) -> Status {
         std::string place = fmt::format("{}: initialiser \"{}\"", source_, name);
-        if (name.empty()) return Error(Code::E0203, "an initialiser has no name").at(source_);
+        if (name.empty()) return Error(Code::E0203, "an initializer has no name").at(source_);
         if (inputs.count(name)) return {};
         auto value = tensor_from_onnx(tensor, data_);
         if (!value.ok()) return std::move(value).error().at(place);
@@ -165,7 +165,7 @@ Status OnnxImporter::import_inputs(const onnx::Graph& graph, Scope& scope, const
         if (fallback) {
             SymbolValues symbols;
             if (!binds(*type, type_of(*fallback), symbols)) {
-                TRY(contradiction(Error(Code::E0210, "\"{}\" is declared {}, but its initialiser is {}", v.name, *type,
+                TRY(contradiction(Error(Code::E0210, "\"{}\" is declared {}, but its initializer is {}", v.name, *type,
                                         type_of(*fallback))
                                       .at(place),
                                   Code::W0201));

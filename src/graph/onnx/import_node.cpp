@@ -119,7 +119,7 @@ Result<Attr> OnnxImporter::read_attr(const onnx::Node& node, const onnx::Attribu
             return Error(Code::E0206, "attribute {} is of kind {}, which no operator takes", a.name,
                          attribute_type_name(a.type));
     }
-    return Error(Code::E0206, "attribute {} says it is a {} but has no value", a.name, attribute_type_name(a.type));
+    return Error(Code::E0206, "attribute {} is declared as {} but has no value", a.name, attribute_type_name(a.type));
 }
 
 Result<AttrMap> OnnxImporter::read_attrs(const onnx::Node& node, Scope& scope, const std::vector<Value*>& inputs) {
@@ -203,7 +203,7 @@ Status OnnxImporter::check_declared(Value& value, const std::string& name, Scope
         return contradiction(
             Error(Code::E0210, "output \"{}\" is declared {}, but the graph computes {}", name, *declared, value.type())
                 .at(where)
-                .hint("declare the output as it is computed, or leave its sizes open"),
+                .hint("declare the output as it is computed, or make its sizes dynamic"),
             Code::W0201);
     }
     return {};

@@ -105,8 +105,8 @@ Result<std::vector<size_t>> definition_order(const std::vector<onnx::Node>& node
     for (size_t i = path.size(); i-- > place[at] && shown < 8; ++shown)
         cycle += (cycle.empty() ? "" : " -> ") + node_label(nodes[path[i]]);
     if (shown < length) cycle += fmt::format(" -> ... ({} nodes)", length);
-    return Error(Code::E0205, "nodes need each other's results: {} -> back to the first", cycle)
-        .hint("a model's graph must have no cycle; recurrences are written with Loop or Scan");
+    return Error(Code::E0205, "the graph has a cycle: {} -> back to the first", cycle)
+        .hint("express recurrences with Loop or Scan");
 }
 
 }  // namespace tessera

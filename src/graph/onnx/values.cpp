@@ -47,14 +47,14 @@ Result<Type> convert(const onnx::Type& type, const std::string& name, const DimN
         }
         case onnx::Type::Kind::Sequence:
         case onnx::Type::Kind::Optional: {
-            if (!type.elem) return Error(Code::E0209, "the type of \"{}\" does not say of what", name);
+            if (!type.elem) return Error(Code::E0209, "the type of \"{}\" has no element type", name);
             Type element = TRY(convert(*type.elem, name, namer, depth + 1));
             return type.kind == onnx::Type::Kind::Sequence ? Type::sequence(std::move(element))
                                                            : Type::optional(std::move(element));
         }
         case onnx::Type::Kind::None: return Error(Code::E0209, "\"{}\" has no type", name);
         case onnx::Type::Kind::SparseTensor:
-            return Error(Code::E0209, "\"{}\" is a sparse tensor, which is supported for initialisers only", name);
+            return Error(Code::E0209, "\"{}\" is a sparse tensor, which is supported for initializers only", name);
         case onnx::Type::Kind::Map: return Error(Code::E0209, "\"{}\" is a map, which is not supported", name);
         case onnx::Type::Kind::Opaque: return Error(Code::E0209, "\"{}\" is opaque, which is not supported", name);
     }

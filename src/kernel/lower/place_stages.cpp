@@ -56,11 +56,12 @@ class Placing {
             placed_[i].host_loop = loop;
             for (size_t l = 0; l <= loop; ++l)
                 if (plans_[h].loops[l].kind == LoopKind::Vector)
-                    return Error(Code::E0602, "{} is computed inside {}, which runs in lanes", compute_.stages[i].name,
+                    return Error(Code::E0602, "{} is computed inside {}, which is vectorized", compute_.stages[i].name,
                                  plans_[h].loops[l].name);
             return {};
         }
-        return Error(Code::E0602, "{} is computed at {}, which is gone", compute_.stages[i].name, plans_[i].at);
+        return Error(Code::E0602, "{} is computed at {}, which does not exist any more", compute_.stages[i].name,
+                     plans_[i].at);
     }
 
     // What a stage reads is complete where it stands: in a nest before its own, computed for it, or made by the
@@ -326,20 +327,21 @@ class Placing {
         for (const PrefetchPlan& prefetch : p.plan->prefetches) {
             size_t last = p.plan->position(prefetch.loop);
             if (last == p.plan->loops.size())
-                return Error(Code::E0602, "{} prefetches in {}, which is gone", p.stage->name, prefetch.loop);
+                return Error(Code::E0602, "{} prefetches in {}, which does not exist any more", p.stage->name,
+                             prefetch.loop);
             for (const std::string& outer : {prefetch.outer, prefetch.part})
                 if (!outer.empty() && !p.around.count(outer))
                     return Error(Code::E0602, "{} prefetches for {}, which is not around it", p.stage->name, outer);
             for (size_t l = 0; l <= last; ++l)
                 if (p.plan->loops[l].kind == LoopKind::Vector)
-                    return Error(Code::E0602, "{} prefetches inside {}, which runs in lanes", p.stage->name,
+                    return Error(Code::E0602, "{} prefetches inside {}, which is vectorized", p.stage->name,
                                  p.plan->loops[l].name);
         }
         for (size_t l = 0; l < p.extents.size(); ++l) {
             const LoopPlan& loop = p.plan->loops[l];
             bool expanded = loop.kind == LoopKind::Vector || loop.kind == LoopKind::Unrolled;
             if (expanded && !p.extents[l].as_int())
-                return Error(Code::E0602, "{} is {}, but runs {} times, which is not a number", loop.name,
+                return Error(Code::E0602, "{} is {}, but runs {} times, which is not constant", loop.name,
                              loop_kind_name(loop.kind), to_string(p.extents[l]))
                     .hint("split it by a constant");
             if (loop.kind == LoopKind::Parallel && (l > 0 || p.host))
@@ -347,12 +349,12 @@ class Placing {
             if (loop.kind == LoopKind::Vector)
                 for (size_t k = l + 1; k < p.extents.size(); ++k)
                     if (p.plan->loops[k].kind != LoopKind::Unrolled && !p.extents[k].is_int(1))
-                        return Error(Code::E0602, "{} runs in lanes, but {} stands inside it", loop.name,
+                        return Error(Code::E0602, "{} is vectorized, but {} is inside it", loop.name,
                                      p.plan->loops[k].name)
                             .hint("reorder it to be innermost, or above unrolled loops only");
             for (size_t k = l; k < p.extents.size(); ++k)
                 if (mentions(p.extents[l], p.plan->loops[k].name))
-                    return Error(Code::E0602, "how often {} runs depends on {}, which stands inside it", loop.name,
+                    return Error(Code::E0602, "the extent of {} depends on {}, which is inside it", loop.name,
                                  p.plan->loops[k].name);
         }
         return {};

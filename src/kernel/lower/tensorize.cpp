@@ -107,7 +107,7 @@ Result<Stmt> StageEmitter::tensorized(size_t stage, size_t level) {
         if (guard.level > level)
             return differs(
                        fmt::format("some iterations do not count, where {} does not hold", to_string(guard.condition)))
-                .hint("pad the stage, so that every tile is whole");
+                .hint("pad the stage, so that every tile is complete");
     for (const PlacedStage& other : placed_)
         if (other.host == stage && other.host_loop >= level)
             return differs(fmt::format("{} is computed inside it", other.stage->name));

@@ -277,7 +277,7 @@ Status Schedule::pad(std::string_view name, const std::vector<int64_t>& multiple
     size_t s = TRY(find_stage(name));
     const Stage& old = compute_.stages[s];
     if (is_parameter(old.buffer))
-        return Error(Code::E0602, "{} writes an output, which has no room for more", name)
+        return Error(Code::E0602, "{} writes an output, which cannot be padded", name)
             .hint("cache_write computes it into an intermediate");
     if (multiples.size() != old.axes.size() + old.reduce.size() ||
         std::any_of(multiples.begin(), multiples.end(), [](int64_t m) { return m < 1; }))

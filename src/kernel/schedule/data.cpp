@@ -149,7 +149,7 @@ Status Schedule::transform_layout(std::string_view name, const IndexMap& map) {
         return Error(Code::E0602, "{} has {} dimensions; the map takes {} and gives {} with {} sizes", name,
                      stage.axes.size(), map.vars.size(), map.indices.size(), map.shape.size());
     if (collides(map, extents_of(stage.axes)))
-        return Error(Code::E0602, "the map puts two elements of {} in one place: {}", name, map_text(map));
+        return Error(Code::E0602, "the map stores two elements of {} at the same index: {}", name, map_text(map));
     plans_[s].layout = map;
     record("transform_layout", {std::string(name), map_text(map)});
     return {};

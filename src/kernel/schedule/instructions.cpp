@@ -19,11 +19,11 @@ Status Schedule::tensorize(const Loop& loop, std::string intrinsic) {
 Result<size_t> Schedule::find_prefetched(std::string_view name, int buffer, const Loop& loop) const {
     size_t s = TRY(find_stage(name));
     Place place = TRY(find_loop(loop));
-    if (place.stage != s) return Error(Code::E0602, "{} is no loop of {}", loop.name, name);
+    if (place.stage != s) return Error(Code::E0602, "{} is not a loop of {}", loop.name, name);
     if (!reads_buffer(compute_.stages[s], buffer))
         return Error(Code::E0602, "{} does not read buffer {}", name, buffer);
     if (plans_[s].find(loop.name)->kind == LoopKind::Vector)
-        return Error(Code::E0602, "{} runs in lanes", loop.name).hint("prefetch in a loop outside it");
+        return Error(Code::E0602, "{} is vectorized", loop.name).hint("prefetch in a loop outside it");
     return s;
 }
 
@@ -39,7 +39,7 @@ Status Schedule::prefetch_next(std::string_view name, int buffer, const Loop& lo
 
 Status Schedule::prefetch(std::string_view name, int buffer, const Loop& loop, int64_t ahead) {
     size_t s = TRY(find_prefetched(name, buffer, loop));
-    if (ahead < 1) return Error(Code::E0602, "prefetching is for 1 or more iterations ahead, not {}", ahead);
+    if (ahead < 1) return Error(Code::E0602, "the prefetch distance is at least 1 iteration, not {}", ahead);
     plans_[s].prefetches.push_back({buffer, loop.name, ahead});
     record("prefetch", {std::string(name), std::to_string(buffer), loop.name, std::to_string(ahead)});
     return {};
@@ -47,7 +47,7 @@ Status Schedule::prefetch(std::string_view name, int buffer, const Loop& loop, i
 
 Status Schedule::pipeline(const Loop& loop, int stages) {
     Place place = TRY(find_loop(loop));
-    if (stages < 2) return Error(Code::E0602, "a pipeline has 2 or more iterations in flight, not {}", stages);
+    if (stages < 2) return Error(Code::E0602, "a pipeline needs at least 2 iterations in flight, not {}", stages);
     if (at(place).kind != LoopKind::Serial)
         return Error(Code::E0602, "{} is {}: its iterations have no order to overlap", loop.name,
                      loop_kind_name(at(place).kind));

@@ -56,7 +56,7 @@ Result<Loop> Schedule::fuse(const Loop& outer, const Loop& inner) {
     Place o = TRY(find_loop(outer));
     Place i = TRY(find_loop(inner));
     if (o.stage != i.stage || i.loop != o.loop + 1)
-        return Error(Code::E0602, "{} does not stand just inside {}", inner.name, outer.name)
+        return Error(Code::E0602, "{} is not directly inside {}", inner.name, outer.name)
             .hint("reorder brings loops of one stage together");
     StagePlan& plan = plans_[o.stage];
     LoopPlan &a = plan.loops[o.loop], &b = plan.loops[i.loop];
@@ -102,7 +102,7 @@ Result<std::vector<Loop>> Schedule::tile(const Loop& a, const Loop& b, int64_t f
     Place p = TRY(find_loop(a));
     Place q = TRY(find_loop(b));
     if (p.stage != q.stage || q.loop != p.loop + 1)
-        return Error(Code::E0602, "{} does not stand just inside {}", b.name, a.name)
+        return Error(Code::E0602, "{} is not directly inside {}", b.name, a.name)
             .hint("reorder brings loops of one stage together");
     Schedule before = *this;
     auto tiled = [&]() -> Result<std::vector<Loop>> {
@@ -137,7 +137,7 @@ Status Schedule::unroll(const Loop& loop) {
     Place place = TRY(find_loop(loop));
     TRY(must_be_serial(at(place)));
     if (plans_[place.stage].at.empty() && !extent(loop).as_int())
-        return Error(Code::E0602, "{} runs {} times, which is not a number", loop.name, to_string(extent(loop)))
+        return Error(Code::E0602, "{} runs {} times, which is not constant", loop.name, to_string(extent(loop)))
             .hint("split it by a constant, and unroll the inner loop");
     at(place).kind = LoopKind::Unrolled;
     record("unroll", {loop.name});
@@ -150,12 +150,12 @@ Status Schedule::vectorize(const Loop& loop) {
     if (at(place).reduces && compute_.stages[place.stage].fold)
         return Error(Code::E0602, "each step of {} needs the one before it", loop.name);
     if (plans_[place.stage].at.empty() && !extent(loop).as_int())
-        return Error(Code::E0602, "{} runs {} times, which is not a number", loop.name, to_string(extent(loop)))
+        return Error(Code::E0602, "{} runs {} times, which is not constant", loop.name, to_string(extent(loop)))
             .hint("split it by a constant, and vectorize the inner loop");
     for (const StagePlan& other : plans_)
         if (other.at == loop.name)
             return Error(Code::E0602, "another stage is computed inside {}", loop.name)
-                .hint("only the innermost loop, or one above unrolled loops, runs in lanes");
+                .hint("only the innermost loop, or one above unrolled loops, can be vectorized");
     at(place).kind = LoopKind::Vector;
     record("vectorize", {loop.name});
     return {};
@@ -218,7 +218,7 @@ Status Schedule::skew(const Loop& outer, const Loop& inner, int64_t factor) {
     Place o = TRY(find_loop(outer));
     Place i = TRY(find_loop(inner));
     if (o.stage != i.stage || i.loop <= o.loop)
-        return Error(Code::E0602, "{} does not stand inside {}", inner.name, outer.name);
+        return Error(Code::E0602, "{} is not inside {}", inner.name, outer.name);
     if (factor < 1) return Error(Code::E0602, "a loop is skewed by 1 or more, not by {}", factor);
     TRY(must_be_serial(at(o)));
     TRY(must_be_serial(at(i)));

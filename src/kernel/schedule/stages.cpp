@@ -61,7 +61,7 @@ Status Schedule::reverse_compute_inline(std::string_view given) {
     const std::string name(given);  // it may be a name in the stages, which move
     size_t s = TRY(find_stage(name));
     const Stage stage = compute_.stages[s];
-    if (!stage.reduce.empty()) return Error(Code::E0602, "{} reduces: it cannot go into its producer", name);
+    if (!stage.reduce.empty()) return Error(Code::E0602, "{} reduces: it cannot be inlined into its producer", name);
     std::optional<size_t> producer;
     std::vector<Expr> loads;
     for (const Expr& l : loads_in(stage.value)) {
@@ -71,7 +71,7 @@ Status Schedule::reverse_compute_inline(std::string_view given) {
         if (producer && *producer != *p)
             return Error(Code::E0602, "{} reads both {} and {}", name, compute_.stages[*producer].name,
                          compute_.stages[*p].name)
-                .hint("it goes into its one producer; inline the other first");
+                .hint("it must have a single producer; inline the other first");
         producer = p;
         loads.push_back(l);
     }
@@ -120,7 +120,7 @@ Status Schedule::compute_at(std::string_view name, const Loop& loop) {
     Place place = TRY(find_loop(loop));
     const Stage& stage = compute_.stages[s];
     if (place.stage == s || inside(place.stage, {s, 0}))
-        return Error(Code::E0602, "{} stands in a loop of {} itself", loop.name, name);
+        return Error(Code::E0602, "{} is in a loop of {} itself", loop.name, name);
     if (is_parameter(stage.buffer))
         return Error(Code::E0602, "{} writes the output {}", name,
                      compute_.buffers[static_cast<size_t>(stage.buffer)].name)
@@ -141,7 +141,7 @@ Status Schedule::compute_at(std::string_view name, const Loop& loop) {
             return Error(Code::E0602, "{} is read by {} too, outside of {}", name, compute_.stages[r].name, loop.name)
                 .hint("choose a loop that holds all its readers: {} of them", all.size());
     if (at(place).kind == LoopKind::Vector)
-        return Error(Code::E0602, "{} runs in lanes: nothing else is computed inside it", loop.name);
+        return Error(Code::E0602, "{} is vectorized: nothing else can be computed inside it", loop.name);
     plans_[s].at = loop.name;
     plans_[s].after = false;
     record("compute_at", {std::string(name), loop.name});
@@ -154,7 +154,7 @@ Status Schedule::reverse_compute_at(std::string_view name, const Loop& loop) {
     const Stage& stage = compute_.stages[s];
     const Stage& producer = compute_.stages[place.stage];
     if (place.stage == s || inside(place.stage, {s, 0}))
-        return Error(Code::E0602, "{} stands in a loop of {} itself", loop.name, name);
+        return Error(Code::E0602, "{} is in a loop of {} itself", loop.name, name);
     std::vector<Expr> loads = loads_in(stage.value, producer.buffer);
     if (loads.empty()) return Error(Code::E0602, "{} does not read {}", name, producer.name);
     if (reduced_index(stage, loads[0])) return follow(s, place);
@@ -178,7 +178,7 @@ Status Schedule::reverse_compute_at(std::string_view name, const Loop& loop) {
             return Error(Code::E0602, "inside {} the elements of {} are not complete", loop.name, producer.name)
                 .hint("choose a loop outside the reduction");
     if (at(place).kind == LoopKind::Vector)
-        return Error(Code::E0602, "{} runs in lanes: nothing else is computed inside it", loop.name);
+        return Error(Code::E0602, "{} is vectorized: nothing else can be computed inside it", loop.name);
     // What else it reads must be complete before the producer's nest.
     for (const Expr& l : loads_in(stage.value)) {
         std::optional<size_t> other = writer(l.node().slot);
@@ -210,12 +210,12 @@ Status Schedule::follow(size_t s, const Place& place) {
     for (const Expr& l : loads)
         if (!l.same(loads[0])) return Error(Code::E0602, "{} reads {} in two ways", stage.name, producer.name);
     if (!producer.reduce.empty() || !plans_[place.stage].running.empty() || stage.fold)
-        return Error(Code::E0602, "{} is no map whose elements {} takes in one by one", producer.name, stage.name);
+        return Error(Code::E0602, "{} is not a map whose elements {} combines one by one", producer.name, stage.name);
     if (is_parameter(stage.buffer))
         return Error(Code::E0602, "{} writes an output", stage.name)
             .hint("cache_write computes it into an intermediate");
     if (at(place).kind == LoopKind::Vector)
-        return Error(Code::E0602, "{} runs in lanes: nothing else is computed inside it", at(place).name);
+        return Error(Code::E0602, "{} is vectorized: nothing else can be computed inside it", at(place).name);
     for (size_t r : readers(stage.buffer))
         if (inside(r, {place.stage, 0}))
             return Error(Code::E0602, "{} is read inside the nest of {}", stage.name, producer.name);
@@ -246,7 +246,7 @@ Status Schedule::set_scope(std::string_view name, Scope scope) {
 Status Schedule::decompose_reduction(std::string_view name, const Loop& loop) {
     size_t s = TRY(find_stage(name));
     Place place = TRY(find_loop(loop));
-    if (place.stage != s) return Error(Code::E0602, "{} is no loop of {}", loop.name, name);
+    if (place.stage != s) return Error(Code::E0602, "{} is not a loop of {}", loop.name, name);
     if (compute_.stages[s].reduce.empty()) return Error(Code::E0602, "{} does not reduce", name);
     for (size_t i = 0; i < place.loop; ++i)
         if (plans_[s].loops[i].reduces)

@@ -86,7 +86,7 @@ Result<IndexMap> to_map(const std::string& text) {
     map.shape = TRY(to_exprs(text.substr(less + 3)));
     for (const Expr& v : map.vars)
         if (!v.is(ExprKind::Var))
-            return Error(Code::E0602, "\"{}\" is not a layout: {} is no name", text, to_string(v));
+            return Error(Code::E0602, "\"{}\" is not a layout: {} is not a name", text, to_string(v));
     return map;
 }
 
@@ -314,7 +314,8 @@ Result<Schedule> Schedule::replay(Compute compute, std::span<const TraceStep> tr
         Result<std::vector<std::string>> made = schedule.apply(step.primitive, step.args);
         if (!made.ok()) return std::move(made).error().at(where);
         if (!step.results.empty() && *made != step.results)
-            return Error(Code::E0602, "{} gave other names than when the trace was made", step.primitive).at(where);
+            return Error(Code::E0602, "{} created other names than those recorded in the trace", step.primitive)
+                .at(where);
     }
     return schedule;
 }
