@@ -636,6 +636,7 @@ TEST(Soundness, WhatASecondAttackFoundIsRefused) {
           std::string("r: where(b, add(x:i64, c), add(x, d)) => add(x, c) if number(c) == 9007199254740992.0 and "
                       "number(d) == 9007199254740992.0"),
           std::string("r: neg(neg(add(x:i64, 9007199254740992))) => add(x, 9007199254740992)"),
+          std::string("r: reshape(x, s) => squeeze(x, s)"),
           std::string("r [reassociates]: mul(cast(x:f32, to=11), sigmoid(mul(cast(x, to=11), c))) => "
                       "swish(cast(x, to=11), alpha=number(c)) if rank(c) == 0 and const(c) and element_bits(x) <= 32"),
           std::string("r: sum(cast(x:i16, to=1), sum(mul(cast(y:i16, to=1), cast(y, to=1)), cast(z:i16, to=1))) => "

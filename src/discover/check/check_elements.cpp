@@ -142,7 +142,8 @@ void ElementReader::check_views(const Term& given, bool is_result) {
     for (const Term& a : t.args) check_views(a, false);
     const bool late = is_one_of(t.op->name, {"reshape", "squeeze"}) && t.args.size() > 1 &&
                       t.args[1].form == Form::Variable && (t.args[1].slot < 0 || !facts_.let(t.args[1].slot));
-    if (is_result || !late) return;
+    // Without elements, sizes say nothing of an axis that is gone: it may be other than 1, which stops the program.
+    if ((is_result && !is_op(t, "squeeze")) || !late) return;
     auto collect = [&](auto& self, const Term& p) -> void {
         if (p.form != Form::Op) return;
         if (is_one_of(p.op->name, {"reshape", "squeeze"})) viewed_.emplace(p.op, sizes(p));
