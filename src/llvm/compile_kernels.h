@@ -35,6 +35,7 @@ struct LaunchShape {
     // the grid, and with this factor of the threads.
     int groups = 0;
     int together = 1;                // thread blocks in a cluster, which access each other's shared memory
+    bool pairs = false;              // clusters of two blocks that share tiles they load, not output tiles
     int64_t shared_bytes = 0;        // dynamic shared memory
     std::vector<TileMap> maps = {};  // further arguments
 };

@@ -90,7 +90,8 @@ void Emitter::advance(Value* by) {
 void Emitter::open_barriers() {
     const RolesPlan& plan = *plan_->roles;
     auto make = [&](int64_t kind, int64_t i) {
-        assembly("mbarrier.init.shared::cta.b64 [$0], 1;", "r",
+        const int count = kind == kEmpty && plan.pairs ? 2 : 1;
+        assembly(fmt::format("mbarrier.init.shared::cta.b64 [$0], {};", count), "r",
                  {ring_slot(kind, builder_.getInt32(static_cast<uint32_t>(i)))});
     };
     emit_where(builder_.CreateAnd(is_first_thread(), builder_.CreateICmpEQ(roles_->group, builder_.getInt32(0))), [&] {
@@ -143,6 +144,7 @@ void Emitter::emit_roles(const BoundNest& nest) {
     }
     loads_.clear();
     builder_.SetInsertPoint(done);
+    if (plan_->roles->pairs) leave_pair();
     roles_.reset();
 }
 
@@ -162,6 +164,11 @@ void Emitter::emit_tiles(const BoundNest& nest, Value* first, Value* every, uint
     }
     const bool uneven = loops[1] && loops[1]->notes.contains("uneven");
     Value* down = uneven ? builder_.CreateLShr(builder_.CreateAdd(extents[1], one), one) : extents[1];
+    const bool pairs = plan_->shape.pairs;
+    if (pairs) {
+        extents[0] = builder_.CreateLShr(builder_.CreateAdd(extents[0], one), one);
+        strip /= 2;
+    }
     Value *layer = builder_.CreateMul(extents[0], down), *all = builder_.CreateMul(layer, extents[2]);
     Value* left = builder_.CreateAdd(builder_.CreateSub(all, first), builder_.CreateSub(every, one));
     Value* turns = builder_.CreateSExt(builder_.CreateSDiv(left, every), i64());
@@ -176,6 +183,7 @@ void Emitter::emit_tiles(const BoundNest& nest, Value* first, Value* every, uint
             builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, builder_.CreateSub(extents[0], begin), most);
         Value* y = builder_.CreateUDiv(in_strip, columns);
         Value* x = builder_.CreateAdd(begin, builder_.CreateSub(in_strip, builder_.CreateMul(y, columns)));
+        if (pairs) x = builder_.CreateAdd(builder_.CreateShl(x, one), rank());
         Value* at[3] = {x, y, z};
         std::function<void(size_t)> bind = [&](size_t d) {
             if (d == 3) return body();
@@ -203,7 +211,7 @@ void Emitter::emit_producer(const BoundNest& nest) {
     roles_->fetched = stack_memory(builder_, builder_.getInt1Ty(), "fetched");
     builder_.CreateStore(builder_.getFalse(), roles_->fetched);
     emit_where(is_first_thread(), [&] {
-        Value* together = builder_.getInt32(static_cast<uint32_t>(plan_->roles->together));
+        Value* together = builder_.getInt32(static_cast<uint32_t>(plan_->shape.together));
         emit_tiles(nest, builder_.CreateUDiv(target_.code->place(builder_, Place::Block, 0), together),
                    builder_.CreateUDiv(target_.code->place(builder_, Place::Blocks, 0), together), kRasterRows,
                    [&] { emit_fetched(nest.body); });
@@ -254,8 +262,17 @@ void Emitter::emit_fetch(const Call& call, Value* stage) {
     Value* to = builder_.CreateMul(stage, builder_.getInt32(static_cast<uint32_t>(stage_bytes)));
     to = builder_.CreateAdd(to, roles_->base);
     const unsigned map = first_map + static_cast<unsigned>(plan_->roles->maps.at(&call));
+    const bool halved = plan_->roles->halved.contains(&call);
+    Value* own_rows = halved ? own_half(copy) : nullptr;
+    if (halved)
+        to =
+            builder_.CreateAdd(to, builder_.CreateMul(own_rows, builder_.getInt32(static_cast<uint32_t>(kPanelBytes))));
     for (int64_t p = 0; p * panel < copy.columns; ++p) {
         std::vector<Value*> at = tile_coordinates(copy, call.reads[0], p * panel);
+        if (halved) {
+            Value*& row = at[at.size() - 1 - copy.along_rows];
+            row = builder_.CreateAdd(row, own_rows);
+        }
         const int64_t offset = plan_->roles->ring.at(copy.tile) + p * panel_bytes;
         std::string places, kinds;
         for (size_t d = 0; d < at.size(); ++d) {
@@ -266,16 +283,24 @@ void Emitter::emit_fetch(const Call& call, Value* stage) {
                                       function_->getArg(map)};
         arguments.insert(arguments.end(), at.begin(), at.end());
         arguments.push_back(ring_slot(kFull, stage));
-        std::string mode = "tile", further;
+        std::string mode = "tile", further, everywhere;
         if (copy.places) {
             mode = "im2col", further = fmt::format(", {{${}, ${}}}", at.size() + 3, at.size() + 4);
             for (const Expr& e : {copy.places->further_x, copy.places->further_y})
                 arguments.push_back(builder_.CreateTrunc(emit_alone(e), builder_.getInt16Ty()));
         }
+        if (halved) {
+            everywhere = ".multicast::cluster", further = fmt::format(", ${}", at.size() + 3);
+            arguments.push_back(builder_.getInt16(3));
+        }
         assembly(fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.{}.mbarrier::complete_tx::"
-                             "bytes [$0], [$1, {{{}}}], [${}]{};",
-                             at.size(), mode, places, at.size() + 2, further),
-                 "r,l," + kinds + (copy.places ? "r,h,h" : "r"), arguments);
+                             "bytes{} [$0], [$1, {{{}}}], [${}]{};",
+                             at.size(), mode, everywhere, places, at.size() + 2, further),
+                 "r,l," + kinds +
+                     (copy.places ? "r,h,h"
+                      : halved    ? "r,h"
+                                  : "r"),
+                 arguments);
     }
 }
 
@@ -342,7 +367,7 @@ void Emitter::emit_consumer(const BoundNest& nest) {
     // The blocks that the other takes lie between.
     Value* steps = builder_.CreateTrunc(emit_alone(plan_->roles->ahead->extent), builder_.getInt32Ty());
     advance(builder_.CreateMul(roles_->group, steps));
-    Value* together = builder_.getInt32(static_cast<uint32_t>(plan_->roles->together));
+    Value* together = builder_.getInt32(static_cast<uint32_t>(plan_->shape.together));
     Value *block = builder_.CreateUDiv(target_.code->place(builder_, Place::Block, 0), together),
           *blocks = builder_.CreateUDiv(target_.code->place(builder_, Place::Blocks, 0), together);
     Value* first = builder_.CreateAdd(block, builder_.CreateMul(roles_->group, blocks));
@@ -386,14 +411,14 @@ void Emitter::emit_consumed(const For& loop) {
         for (const Call* call : products) emit_wgmma(*call, stage);
         assembly("wgmma.wait_group.sync.aligned 1;", "", {});
         Value* has_before = builder_.CreateICmpSGT(i, builder_.getInt64(0));
-        arrive_at(ring_slot(kEmpty, builder_.CreateLoad(word, before)), builder_.CreateAnd(first, has_before));
+        free_stage(builder_.CreateLoad(word, before), builder_.CreateAnd(first, has_before));
         builder_.CreateStore(stage, before);
         advance(builder_.getInt32(1));
     });
     if (in_turn) arrive_at(ring_slot(kTurn, builder_.CreateXor(roles_->group, builder_.getInt32(1))), first);
     for (const Call* call : products) settle_sums(call->writes[0].buffer);
     Value* any = builder_.CreateICmpSGT(steps, builder_.getInt64(0));
-    arrive_at(ring_slot(kEmpty, builder_.CreateLoad(word, before)), builder_.CreateAnd(first, any));
+    free_stage(builder_.CreateLoad(word, before), builder_.CreateAnd(first, any));
     // What was stored of the block before is read by now, or soon.
     emit_where(first, [&] { assembly("cp.async.bulk.wait_group.read 0;", "", {}); });
     roles_->stored = -1;

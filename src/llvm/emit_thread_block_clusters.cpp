@@ -1,6 +1,12 @@
-// Thread-block clusters (see emit_specialized_warps.cpp): the blocks of a cluster split the k steps of one output tile.
+// Thread-block clusters (see emit_specialized_warps.cpp). The blocks of a cluster split the k steps of one output tile.
 // At the end they send their accumulators through distributed shared memory to the first block of the cluster, which
 // adds them up in a fixed order and computes the epilogue.
+//
+// Or two blocks, neighbours along x, have output tiles of their own, as many and of as many steps (pairs). Of a tile
+// that both read each copies half, into the shared memory of both (multicast), so that it is read once for two blocks.
+// A stage of the ring can be overwritten when both have used it: its "empty" barrier counts a consumer of each. "Full"
+// barriers expect all bytes, whoever copies them; the other's may come before they are expected.
+#include "kernel/ir/tile_copy.h"
 #include "llvm/emitter.h"
 
 namespace tessera::codegen {
@@ -92,6 +98,27 @@ void Emitter::gather_sums(int buffer) {
             }
         }
     forget_loads(buffer);
+}
+
+Value* Emitter::own_half(const TileCopy& copy) {
+    return builder_.CreateMul(rank(), builder_.getInt32(static_cast<uint32_t>(copy.rows / 2)));
+}
+
+void Emitter::free_stage(Value* stage, Value* condition) {
+    Value* barrier = ring_slot(kEmpty, stage);
+    arrive_at(barrier, condition);
+    if (!plan_->roles->pairs) return;
+    Value* other = builder_.CreateXor(rank(), builder_.getInt32(1));
+    assembly(
+        "{ .reg .pred p; .reg .b32 far; setp.ne.b32 p, $0, 0; @p mapa.shared::cluster.u32 far, $1, $2; "
+        "@p mbarrier.arrive.shared::cluster.b64 _, [far]; }",
+        "r,r,r", {builder_.CreateZExt(condition, builder_.getInt32Ty()), barrier, other});
+}
+
+// What the other still copies, or says, comes to memory that is there.
+void Emitter::leave_pair() {
+    assembly("barrier.cluster.arrive.release;", "", {});
+    assembly("barrier.cluster.wait.acquire;", "", {});
 }
 
 }  // namespace tessera::codegen

@@ -31,7 +31,9 @@ struct RolesPlan {
     int64_t barriers = 0;                // where these are
     std::map<const Call*, size_t> maps;  // of the launch's shape
     int64_t together = 1;                // blocks that share the steps of one, and add their sums up
-    int64_t received = 0;                // where the first has the others' sums
+    bool pairs = false;  // neighbours along x have what both read copied once: see emit_thread_block_clusters.cpp
+    std::set<const Call*> halved = {};  // copies of that
+    int64_t received = 0;               // where the first has the others' sums
 };
 
 constexpr unsigned kSharedMemory = 3;    // its address space
@@ -243,6 +245,9 @@ class Emitter {
     void wait_for(Value* barrier, Value* phase);
     void arrive_at(Value* barrier, Value* condition);
     // emit_thread_block_clusters.cpp
+    Value* own_half(const TileCopy& copy);            // the first of the rows that the block copies
+    void free_stage(Value* stage, Value* condition);  // of the ring, for all who copy to it
+    void leave_pair();
     Value* rank();  // of the block, among those that run together
     void meet_together();
     std::pair<Value*, Value*> own_steps(const For& loop);  // the first, and how many

@@ -150,20 +150,37 @@ Error no_room(const Kernel& kernel) {
     return Error(Code::E0604, "kernel {}: its tiles do not fit into shared memory", kernel.name);
 }
 
+// What pairs of blocks copy half of each, by the number of the copy.
+void find_halved(const Kernel& kernel, const For& loop, RolesPlan& roles) {
+    const auto note = loop.notes.find("pairs");
+    if (note == loop.notes.end()) return;
+    int64_t number = 0;
+    visit(loop.body, [&](const Stmt& s) {
+        const Call* call = s->as<Call>();
+        if (!call || !brings_tile(*call) || !(note->second >> number++ & 1)) return;
+        const auto copy = tile_copy(kernel, *call);
+        const bool whole = copy && !copy->places && copy->copied == copy->rows && copy->rows % (2 * kPieces) == 0;
+        if (whole) roles.halved.insert(call);
+    });
+    roles.pairs = !roles.halved.empty();
+}
+
 // Gives tiles that are copied ahead, and what each group of threads has for itself, their places in shared memory.
 Status plan_roles(const Kernel& kernel, const Machine& machine, LaunchPlan& plan) {
     RolesPlan roles;
     Status status;
     visit(plan.stmt, [&](const Stmt& s) {
         const For* loop = s->as<For>();
-        if (loop && loop->notes.contains("pipeline")) roles.ahead = loop;
+        if (loop && loop->notes.contains("pipeline")) roles.ahead = loop, find_halved(kernel, *loop, roles);
         const Call* call = s->as<Call>();
         const auto copy = call ? tile_copy(kernel, *call) : std::nullopt;
         if (!copy) return;
         const auto rank = kernel.buffers[static_cast<size_t>(copy->global)].shape.size();
         if (copy->along_columns + 1 != rank || rank > 5 || copy->rows > 256 || !can_count(kernel, *copy))
             status = Error(Code::E0604, "kernel {}: a tile that cannot be copied at once", kernel.name);
-        roles.maps.emplace(call, map_number(kernel, *copy, plan.shape.maps));
+        TileCopy of_block = *copy;
+        if (roles.halved.contains(call)) of_block.copied /= 2;
+        roles.maps.emplace(call, map_number(kernel, of_block, plan.shape.maps));
         if (brings_tile(*call)) roles.ring.emplace(copy->tile, 0);
     });
     TRY(std::move(status));
@@ -222,7 +239,8 @@ Status plan_roles(const Kernel& kernel, const Machine& machine, LaunchPlan& plan
     plan.shape.shared_bytes =
         roles.barriers + kBarrierBytes * (2 * roles.stages + roles.consumers + (roles.together > 1));
     plan.shape.groups = roles.consumers + 1;
-    plan.shape.together = static_cast<int>(roles.together);
+    plan.shape.together = roles.pairs ? 2 : static_cast<int>(roles.together);
+    plan.shape.pairs = roles.pairs;
     plan.roles = std::move(roles);
     return {};
 }

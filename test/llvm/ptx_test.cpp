@@ -328,6 +328,21 @@ TEST(Ptx, WideMatrixInstructionsAreNotHeldUp) {
             }
 }
 
+// Where lines begin within those of the cache, pairs of blocks copy what both read once for both.
+TEST(Ptx, PairsOfBlocksShareCopies) {
+    const std::string ptxas = find_assembler();
+    for (bool transposed : {false, true}) {
+        auto ptx = emit_assembly(kernels_of(product_of("f16", 2000, transposed), "sm_90a"), {.target = "sm_90a"});
+        ASSERT_TRUE(ptx.ok()) << ptx.error().to_string();
+        EXPECT_THAT(*ptx, HasSubstr("complete_tx::bytes.multicast::cluster"));
+        EXPECT_THAT(*ptx, HasSubstr("mapa.shared::cluster.u32"));
+        if (!ptxas.empty()) expect_not_held_up(assemble(ptxas, *ptx, "sm_90a"));
+    }
+    auto aligned = emit_assembly(kernels_of(product_of("f16", 2048, false), "sm_90a"), {.target = "sm_90a"});
+    ASSERT_TRUE(aligned.ok()) << aligned.error().to_string();
+    EXPECT_EQ(aligned->find("multicast"), std::string::npos);
+}
+
 // So are tiles of 192 columns, with what follows the product.
 TEST(Ptx, TilesOf192ColumnsAreNotHeldUp) {
     const std::string ptxas = find_assembler();

@@ -116,10 +116,14 @@ ContractionBuilder::Finished ContractionBuilder::finished_part(const Expr& row, 
 int64_t choose_parts(const Machine& machine, const BlockTile& tile, int64_t batch, int64_t m, int64_t n,
                      int64_t steps) {
     if (batch > 1) return 1;
-    const int64_t tiles = ((m + tile.m - 1) / tile.m) * ((n + tile.n - 1) / tile.n);
-    int64_t parts = std::min({kCutBlocks * machine.cores / tiles, steps * tile.k / kShortestCut, kMostCuts});
-    while (parts > 1 && steps % parts) --parts;
-    return std::max<int64_t>(1, parts);
+    const int64_t tiles = divide_up(m, tile.m) * divide_up(n, tile.n);
+    const int64_t parts = std::min({kCutBlocks * machine.cores / tiles, steps * tile.k / kShortestCut, kMostCuts});
+    if (parts <= 1) return 1;
+    return divide_up(steps, divide_up(steps, parts));
+}
+
+bool ContractionBuilder::parts_are_even(int64_t depth) const {
+    return divides(parts_, ceil_div(inner().extent, depth) * others_);
 }
 
 bool divides(int64_t part, const Expr& whole) { return mod(whole, part).is_int(0); }

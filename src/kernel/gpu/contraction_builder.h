@@ -37,6 +37,8 @@ class ContractionBuilder {
     Finished finished(const Expr& row, const Expr& column, const Expr& own) const;
     // The same where it may be one of several parts, and where that goes.
     Finished finished_part(const Expr& row, const Expr& column, const Expr& own) const;
+    // Of steps so deep along k. Otherwise the last part goes on beyond the end of k.
+    bool parts_are_even(int64_t depth) const;
     int to_buffer() const { return parts_ > 1 ? partial_ : out_.buffer; }
 
     const Compute& compute_;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/check.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/gpu/contraction_builder.h"
+#include "kernel/gpu/fma_kernel.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
 #include "kernel/gpu/matrix_operand.h"
@@ -22,10 +24,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kSide = kBlockSide;
-constexpr int64_t kPadding = 4;         // elements after each row of a tile: rows begin in different banks
-constexpr int64_t kVector = 4;          // neighbours that a thread has in the tile
-constexpr int64_t kUnrolled = 4;        // steps of k
 constexpr int64_t kUnknown = 8;         // what an unknown extent is taken for, and
 constexpr int64_t kUnknownSide = 512;   // what rows or columns are at least that have one
 constexpr int64_t kMmaVector = 8;       // elements of 16 bits that are read at a time
@@ -35,6 +33,7 @@ constexpr int64_t kFewestWide = 64;     // the same of instructions of four warp
 constexpr int64_t kFewestFilters = 32;  // the same of windows: half a tile
 constexpr int64_t kWideDepth = 64;      // of k, elements of 16 bits that these take at a time
 constexpr int64_t kFewest = 256;        // elements of an output that is worth tiles
+constexpr double kLaunch = 2;           // microseconds
 
 int64_t size_of(const Expr& e) { return e.as_int().value_or(kUnknown); }
 
@@ -47,164 +46,6 @@ int64_t product_of(const std::vector<ReduceAxis>& axes, const std::vector<int>& 
     }
     return known ? n : std::max(n, kUnknownSide);
 }
-
-// How a thread's elements along one side of the tile lie: `groups` times `vector` neighbours.
-struct Side {
-    explicit Side(int64_t tile) : each(tile / kSide), vector(std::min(each, kVector)), groups(each / vector) {}
-    int64_t each, vector, groups;
-    // Where in the tile element `in` of group `group` of a thread is.
-    Expr at(const Expr& thread, const Expr& group, const Expr& in) const {
-        return thread * vector + group * (vector * kSide) + in;
-    }
-};
-
-class TiledContraction : ContractionBuilder {
-  public:
-    TiledContraction(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a, BlockTile tile,
-                     int64_t width, Depth depth)
-        : ContractionBuilder(compute, sum, out, has_batch, depth.inner),
-          a_(sum.value.arg(size_t(a))),
-          b_(sum.value.arg(size_t(1 - a))),
-          tile_(tile),
-          rows_(tile.m),
-          columns_(tile.n),
-          width_(width),
-          depth_(depth) {}
-
-    TiledKernel make() {
-        const Expr &m = rows(), &n = columns(), &k = inner().extent;
-        const Expr steps = ceil_div(k, tile_.k) * others_;
-        block_m_ = loop_var("block_m", ceil_div(m, tile_.m)), block_n_ = loop_var("block_n", ceil_div(n, tile_.n));
-        ty_ = loop_var("thread_m", kSide), tx_ = loop_var("thread_n", kSide);
-        const Expr step = loop_var("step", steps);
-        const int a = add("tile_a", a_.dtype(), {tile_.k, tile_.m + kPadding});
-        const int b = add("tile_b", b_.dtype(), {tile_.k, tile_.n + kPadding});
-        const DType dtype = compute_.buffers[size_t(sum_.buffer)].dtype;
-        sums_ = add("sums", dtype, {rows_.each, columns_.each}, Scope::Register);
-        const int from_a = add("from_a", a_.dtype(), {rows_.each}, Scope::Register);
-        const int from_b = add("from_b", b_.dtype(), {columns_.each}, Scope::Register);
-
-        const Stmt barrier = make_stmt(Call{"barrier", {}, {}, {}});
-        // What the next step needs is on its way while this one is added up.
-        const int next_a = add("next_a", a_.dtype(), {tile_.m * tile_.k / (kSide * kSide)}, Scope::Register);
-        const int next_b = add("next_b", b_.dtype(), {tile_.n * tile_.k / (kSide * kSide)}, Scope::Register);
-        const Operand of_a{a, next_a, a_, "a", block_m_ * tile_.m, tile_.m, m, row_axis_, depth_.a_along};
-        const Operand of_b{b, next_b, b_, "b", block_n_ * tile_.n, tile_.n, n, column_axis_, depth_.b_along};
-        const Expr next = min(step + 1, steps - 1);  // what the last brings is not used
-        Stmt fetch_next = seq({fetch(of_a, next, k, "next"), fetch(of_b, next, k, "next")});
-        Stmt one = seq({keep(of_a), keep(of_b), barrier, fetch_next, add_up(a, b, from_a, from_b), barrier});
-        Stmt first = seq({fetch(of_a, 0, k, "first"), fetch(of_b, 0, k, "first")});
-        Stmt body = seq({clear(dtype), before_steps(steps, std::move(first)),
-                         loop_over(step, steps, LoopKind::Serial, std::move(one)), finish(m, n)});
-        for (int own : {next_b, next_a, from_b, from_a, sums_}) body = alloc(own, std::move(body));
-        body = loop_over(ty_, kSide, LoopKind::Bound,
-                         loop_over(tx_, kSide, LoopKind::Bound, std::move(body), "thread.x"), "thread.y");
-        body = alloc(a, alloc(b, std::move(body)));
-        return in_blocks(std::move(body), tile_);
-    }
-
-  private:
-    // A tile of an operand: in shared memory, and what a thread has fetched for it.
-    struct Operand {
-        int tile, fetched;
-        Expr value;
-        std::string name;
-        Expr first;      // of the block
-        int64_t extent;  // of the tile, along its side
-        Expr whole;
-        size_t axis;
-        bool along_k;
-    };
-
-    // What a thread brings of a tile: every kSide-th along its side, and along k. Neighbouring threads take neighbours
-    // in memory: along k, or along the side.
-    template <typename F>
-    Stmt for_turns(const Operand& o, const std::string& which, const F& one) const {
-        const int64_t sides = o.extent / kSide, parts = tile_.k / kSide;
-        const Expr turn = loop_var(which + "turn_" + o.name, sides), part = loop_var(which + "part_" + o.name, parts);
-        const Expr in_k = (o.along_k ? tx_ : ty_) + part * kSide, in_side = (o.along_k ? ty_ : tx_) + turn * kSide;
-        return loop_over(part, parts, LoopKind::Unrolled,
-                         loop_over(turn, sides, LoopKind::Unrolled, one(part * sides + turn, in_k, in_side)));
-    }
-
-    Stmt fetch(const Operand& o, const Expr& step, const Expr& depth, const std::string& which) const {
-        return for_turns(o, which + "_", [&](const Expr& number, const Expr& in_k, const Expr& in_side) {
-            const Expr k = floor_div(step, others_) * tile_.k + in_k, side = o.first + in_side;
-            Expr value = at(o.value, o.axis, side, k, step);
-            Expr inside = int_const(1, DType::boolean);
-            if (!divides(o.extent, o.whole)) inside = logical_and(inside, lt(side, o.whole));
-            if (!divides(tile_.k, depth)) inside = logical_and(inside, lt(k, depth));
-            value = select(inside, value, constant(0, value.dtype()));
-            return store(o.fetched, {number}, value);
-        });
-    }
-
-    Stmt keep(const Operand& o) const {
-        return for_turns(o, "", [&](const Expr& number, const Expr& in_k, const Expr& in_side) {
-            return store(o.tile, {in_k, in_side}, load(o.fetched, o.value.dtype(), {number}));
-        });
-    }
-
-    Stmt clear(DType dtype) {
-        const Expr i = loop_var("row_0", rows_.each), j = loop_var("column_0", columns_.each);
-        Stmt zero = store(sums_, {i, j}, constant(0, dtype));
-        return loop_over(i, rows_.each, LoopKind::Unrolled,
-                         loop_over(j, columns_.each, LoopKind::Unrolled, std::move(zero)));
-    }
-
-    Stmt take(int to, int from, const Side& side, const Expr& thread, const Expr& k, const std::string& name) {
-        const Expr group = loop_var("group_" + name, side.groups), in = loop_var("lane_" + name, side.vector);
-        const Expr value = load(from, kernel_.buffers[size_t(from)].dtype, {k, side.at(thread, group, in)});
-        Stmt one = store(to, {group * side.vector + in}, value);
-        return loop_over(group, side.groups, LoopKind::Unrolled,
-                         loop_over(in, side.vector, LoopKind::Vector, std::move(one)));
-    }
-
-    Stmt add_up(int a, int b, int from_a, int from_b) {
-        const Expr k = loop_var("k", tile_.k), i = loop_var("row", rows_.each), j = loop_var("column", columns_.each);
-        const Expr x = load(from_a, a_.dtype(), {i}), y = load(from_b, b_.dtype(), {j});
-        Stmt product = store(sums_, {i, j}, x * y, ReduceOp::Sum);
-        Stmt all = loop_over(i, rows_.each, LoopKind::Unrolled,
-                             loop_over(j, columns_.each, LoopKind::Unrolled, std::move(product)));
-        For made{.var = k, .extent = tile_.k, .notes = {{"unroll", kUnrolled}}, .body = {}};
-        made.body = seq({take(from_a, a, rows_, ty_, k, "a"), take(from_b, b, columns_, tx_, k, "b"), all});
-        return for_loop(std::move(made));
-    }
-
-    // What is made of the sums.
-    Stmt finish(const Expr& m, const Expr& n) {
-        const int64_t lanes = width_ > 1 ? columns_.vector : 1;
-        const Expr group_m = loop_var("group_m", rows_.groups), in_m = loop_var("in_m", rows_.vector);
-        const Expr group_n = loop_var("group_n", columns_.groups), in_n = loop_var("in_n", columns_.vector);
-        const Expr row = block_m_ * tile_.m + rows_.at(ty_, group_m, in_m);
-        const Expr column = block_n_ * tile_.n + columns_.at(tx_, group_n, in_n);
-        const Expr own = load(sums_, kernel_.buffers[size_t(sums_)].dtype,
-                              {group_m * rows_.vector + in_m, group_n * columns_.vector + in_n});
-        Finished made = finished(row, column, own);
-        Stmt body = store(out_.buffer, std::move(made.to), std::move(made.value));
-        Expr inside = int_const(1, DType::boolean);
-        if (!divides(tile_.n, n)) {
-            // All lanes or none, where their number divides the extent.
-            const Expr first = lanes > 1 ? substitute(column, {{in_n.node().name, Expr(0)}}) : column;
-            inside = lt(first, n);
-        }
-        if (lanes > 1) body = loop_over(in_n, columns_.vector, LoopKind::Vector, std::move(body));
-        body = if_then(inside, std::move(body));
-        if (lanes == 1) body = loop_over(in_n, columns_.vector, LoopKind::Unrolled, std::move(body));
-        body = loop_over(group_n, columns_.groups, LoopKind::Unrolled, std::move(body));
-        if (!divides(tile_.m, m)) body = if_then(lt(row, m), std::move(body));
-        body = loop_over(in_m, rows_.vector, LoopKind::Unrolled, std::move(body));
-        return loop_over(group_m, rows_.groups, LoopKind::Unrolled, std::move(body));
-    }
-
-    const Expr a_, b_;
-    const BlockTile tile_;
-    const Side rows_, columns_;
-    const int64_t width_;
-    const Depth depth_;
-    Expr ty_ = 0, tx_ = 0;
-    int sums_ = -1;
-};
 
 }  // namespace
 
@@ -274,6 +115,8 @@ struct Found {
     std::optional<DType> wide;    // those of four warps
     bool may_share = false;       // multiprocessors can share a tile
     bool two_signs = false;       // of bytes
+    bool is_small = false;        // too small for tiles
+    bool in_order = false;        // sums of f32 are added up in the order of k
     BlockTile tile;
     std::optional<size_t> inner;
 
@@ -312,11 +155,13 @@ std::optional<Found> find_contraction(const Schedule& s, Digits digits, const Ma
     auto c = match_contraction(stage);
     if (!c || stage.fold || c->rows.empty()) return {};
     Found f{.c = *c};
+    f.in_order = digits == Digits::All;
     f.batch = 1;
     for (int i : c->batch) f.batch *= size_of(stage.axes[size_t(i)].extent);
     f.m = product_of(stage.axes, c->rows);
     f.n = product_of(stage.axes, c->columns);
-    if (f.n < 2 || f.m * f.n < kFewest || f.batch > 65535) return {};
+    f.is_small = f.m * f.n < kFewest;
+    if (f.n < 2 || (f.is_small && f.m > kMostFewRows) || f.batch > 65535) return {};
     const Expr &a = stage.value.arg(size_t(c->a)), &b = stage.value.arg(size_t(c->b));
     if (is_sum_of_rows(s, stage, f)) return {};
     if (f.m >= kFewestSide && f.n >= kFewestSide) f.narrow = narrow_type(s, stage, a, b, digits);
@@ -394,6 +239,37 @@ std::optional<Window> window_of(const Compute& compute, const Found& f) {
     return find_window(compute, stage, stage.value.arg(size_t(f.c.a)), f.c.rows, f.c.batch, f.inner.value_or(0));
 }
 
+// Whether tiles of an operand can be copied as it lies, and what lines that begin within those of the cache cost.
+struct Lines {
+    bool can_copy = false;
+    double misaligned = 0;
+};
+Lines lines_of(const Schedule& s, const Expr& operand, const ReduceAxis& depth, const ReduceAxis& side) {
+    const auto found = matrix_load(operand);
+    if (!found) return {};
+    const auto step = stride_of(s, found->load, lies_along(s, operand, depth.var) ? side.var : depth.var);
+    if (!step) return {};
+    const auto size = int64_t(dtype_bytes(found->dtype));
+    if (divides(kPanelBytes / size, *step)) return {true, 0};
+    // All but some are read as two; where they begin within what the cache moves at a time, more is moved for them.
+    constexpr int64_t kMoved = 32;
+    constexpr double kSplit = 1.5;
+    const int64_t apart = std::gcd(size_of(*step) * size, kPanelBytes);
+    return {divides(kPieceBytes / size, *step), apart < kMoved ? kSplit : 1 - double(apart) / double(kPanelBytes)};
+}
+
+std::pair<Lines, Lines> lines_of(const Schedule& s, const Found& f) {
+    const Stage& stage = s.compute().stages[0];
+    auto last = [](const std::vector<ReduceAxis>& axes, const std::vector<int>& which) -> const ReduceAxis& {
+        size_t i = which.size() - 1;
+        while (i > 0 && axes[size_t(which[i])].extent.is_int(1)) --i;
+        return axes[size_t(which[i])];
+    };
+    const ReduceAxis& along = last(stage.reduce, f.c.depth);
+    return {lines_of(s, stage.value.arg(size_t(f.c.a)), along, last(stage.axes, f.c.rows)),
+            lines_of(s, stage.value.arg(size_t(f.c.b)), along, last(stage.axes, f.c.columns))};
+}
+
 // What the contraction's axes are once they are merged, and the kernel.
 Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means, const Machine& machine) {
     const bool wide = means == Means::Wide || means == Means::Windows;
@@ -402,6 +278,7 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
     const std::string sum = s.compute().stages[0].name;
     const std::string after = s.compute().stages.size() == 2 ? s.compute().stages[1].name : "";
     const Stage stage = s.compute().stages[0];
+    const auto [lines_a, lines_b] = lines_of(s, f);
     const Expr a = stage.value.arg(size_t(f.c.a)), b = stage.value.arg(size_t(f.c.b));
     const Expr& k = stage.reduce[f.inner ? *f.inner : size_t(f.c.depth.back())].var;
     const Depth depth{f.inner.value_or(0), lies_along(s, a, k), lies_along(s, b, k)};
@@ -430,21 +307,26 @@ Result<std::optional<TiledKernel>> tiled(Schedule s, const Found& f, Means means
         for (const ReduceAxis& axis : out.axes) own.push_back(axis.var);
         out.value = load(merged.buffer, sum_type, own);
     }
-    const bool has_batch = !f.c.batch.empty(), whole = width >= std::min(kVector, f.tile.n / kSide);
+    const bool has_batch = !f.c.batch.empty();
     if (means == Means::Rows) return row_kernel(s, merged, out, f.c.a, machine);
     if (wide) {
         const size_t inner = window ? f.inner.value_or(0) : 0;
         const DType dtype = window ? DType::f16 : *f.wide;
         const int64_t steps = steps_along(merged, inner, kPanelBytes / int64_t(dtype_bytes(dtype)));
-        const bool may_share = !window && f.may_share;
-        const WgmmaShape shape =
-            choose_wgmma(machine, {f.batch, f.m, f.n, steps, dtype, end_of_square(out, merged.buffer), may_share});
-        const WgmmaPlan wgmma{shape.tile, shape.parts, shape.together, inner, std::move(window)};
+        WgmmaProduct product{f.batch, f.m, f.n, steps, dtype, end_of_square(s.compute(), out, merged.buffer)};
+        product.may_share = product.may_pair = !window && f.may_share;
+        product.even_parts = window.has_value();
+        if (!window) product.misaligned = {lines_a.misaligned, lines_b.misaligned};
+        const WgmmaShape shape = choose_wgmma(machine, product);
+        const WgmmaPlan wgmma{shape.tile, shape.parts, shape.together, shape.pairs, inner, std::move(window)};
         return wgmma_kernel(s, merged, out, has_batch, f.c.a, wgmma);
     }
-    if (!f.narrow)
-        return std::optional(
-            TiledContraction(s.compute(), merged, out, has_batch, f.c.a, f.tile, whole ? width : 1, depth).make());
+    if (!f.narrow) {
+        FmaPlan plan{f.tile, depth, width};
+        if (!has_batch && !f.in_order)
+            plan.parts = choose_parts(machine, f.tile, f.batch, f.m, f.n, steps_along(merged, depth.inner, f.tile.k));
+        return std::optional(fma_kernel(s.compute(), merged, out, has_batch, f.c.a, plan));
+    }
     const size_t first = has_batch ? 1 : 0;  // of the axes: rows, then columns
     const ReduceAxis& along = merged.reduce[depth.inner];
     const MmaPlan plan{
@@ -474,14 +356,24 @@ std::optional<Found> with_columns_apart(const Schedule& s, Found f) {
     return f;
 }
 
+// Whether the few columns of a product, which leave most of a tile empty, cost less than to read its rows.
+bool is_tall(const Found& f) { return f.c.batch.empty() && f.m >= kFewestWide && dtype_bytes(*f.wide) == 2; }
+
+// Whether there are columns enough, or steps enough that it does not matter how slowly short rows are stored.
+bool fills_wide(const Found& f, double depth) {
+    constexpr double kLong = 384;
+    return f.n >= kFewestWide || !f.narrow || depth >= kLong;
+}
+
 bool suits(Means means, const Found& f, const Machine& machine) {
+    if (f.is_small && means != Means::Rows) return false;
     switch (means) {
         case Means::Rows: return f.m <= kMostFewRows && f.c.batch.empty();
         case Means::Packed:
         case Means::Narrow: return f.m > 1;
         case Means::Wide:
             if (f.two_signs && !machine.has("ptx84")) return false;
-            return f.m > 1 && machine.has("wgmma") && f.wide && f.n >= kFewestWide;
+            return f.m > 1 && machine.has("wgmma") && f.wide && (f.n >= kFewestWide || is_tall(f));
         case Means::Windows:
             return f.m > 1 && machine.has("wgmma") && f.narrow && dtype_bytes(*f.narrow) == 2 && f.n >= kFewestFilters;
     }
@@ -529,12 +421,22 @@ double arithmetic_of(const Expr& operand) {
     return all + (function ? kFunction : operand.is(ExprKind::Div) ? kQuotient : 1);
 }
 
+// Of multiply-adds with such a tile, as a share of what the largest has: small ones read more than they multiply.
+double fma_rate(const BlockTile& tile) {
+    auto cost = [](int64_t m, int64_t n) {
+        const double x = double(m) / kBlockSide, y = double(n) / kBlockSide;
+        return (x * y + 2 * (x + y) + 2) / (x * y);
+    };
+    return cost(128, 128) / cost(tile.m, tile.n);
+}
+
 // What a product takes that reads its operands in place and multiplies by `mma.sync` or by FMA, in microseconds on an
 // H200. Elements that are not fetched in vectors cost more than the products, and so do those that functions are
 // computed for: once for each tile across, by few threads.
 double narrow_time(const Machine& machine, const Schedule& s, const Found& f, double depth) {
     constexpr double kBegin = 2, kScalarFlops = 40e6, kInstructions = 54e3;
-    const double peak = !f.narrow ? 35e6 : *f.narrow == DType::f32 ? 150e6 : 200e6;
+    const double peak = !f.narrow ? 35e6 * fma_rate(f.tile) : *f.narrow == DType::f32 ? 150e6 : 200e6;
+    depth = std::ceil(depth / double(f.tile.k)) * double(f.tile.k);
     const Stage& stage = s.compute().stages[0];
     const Expr &a = stage.value.arg(size_t(f.c.a)), &b = stage.value.arg(size_t(f.c.b));
     const ReduceAxis& along = stage.reduce[f.inner ? *f.inner : size_t(f.c.depth.back())];
@@ -549,36 +451,19 @@ double narrow_time(const Machine& machine, const Schedule& s, const Found& f, do
     return kBegin + tiles * turns * depth * (products + computed / (kInstructions * machine.cores));
 }
 
-// Whether tiles of an operand can be copied as it lies, and whether its lines begin at multiples of 128 bytes.
-struct Lines {
-    bool can_copy = false, is_misaligned = false;
-};
-Lines lines_of(const Schedule& s, const Expr& operand, const ReduceAxis& depth, const ReduceAxis& side) {
-    const auto found = matrix_load(operand);
-    if (!found) return {};
-    const auto step = stride_of(s, found->load, lies_along(s, operand, depth.var) ? side.var : depth.var);
-    if (!step) return {};
-    const auto size = int64_t(dtype_bytes(found->dtype));
-    return {divides(kPieceBytes / size, *step), !divides(kPanelBytes / size, *step)};
-}
-
 // What it takes by instructions of four warps, as operands lie; nothing where tiles of them cannot be copied.
 std::optional<double> wide_time(const Machine& machine, const Schedule& s, const Found& f, double depth, double end) {
-    const Stage& stage = s.compute().stages[0];
     if (!f.wide || dtype_bytes(*f.wide) != 2) return {};
-    auto last = [](const std::vector<ReduceAxis>& axes, const std::vector<int>& which) -> const ReduceAxis& {
-        size_t i = which.size() - 1;
-        while (i > 0 && axes[size_t(which[i])].extent.is_int(1)) --i;
-        return axes[size_t(which[i])];
-    };
-    const ReduceAxis& along = last(stage.reduce, f.c.depth);
-    const Lines a = lines_of(s, stage.value.arg(size_t(f.c.a)), along, last(stage.axes, f.c.rows)),
-                b = lines_of(s, stage.value.arg(size_t(f.c.b)), along, last(stage.axes, f.c.columns));
+    const auto [a, b] = lines_of(s, f);
+    const Stage& stage = s.compute().stages[0];
+    if (f.n < kFewestWide && !lies_along(s, stage.value.arg(size_t(f.c.b)), stage.reduce[size_t(f.c.depth.back())].var))
+        return {};  // short rows are copied slowly
     if (!a.can_copy || !b.can_copy) return {};
     const auto steps = int64_t(std::ceil(depth / double(kWideDepth)));
-    return choose_wgmma(machine,
-                        {f.batch, f.m, f.n, steps, *f.wide, end, f.may_share, {a.is_misaligned, b.is_misaligned}})
-        .time;
+    WgmmaProduct product{f.batch, f.m, f.n, steps, *f.wide, end};
+    product.may_share = product.may_pair = f.may_share;
+    product.misaligned = {a.misaligned, b.misaligned};
+    return choose_wgmma(machine, product).time;
 }
 
 double depth_of(const Stage& stage) {
@@ -590,10 +475,10 @@ double depth_of(const Stage& stage) {
 // With operands packed first, each by a launch of its own, where that takes less than the given time.
 Result<std::optional<Lowered>> lower_packed(const Schedule& s, const Found& f, const Machine& machine, Digits digits,
                                             const LowerMap& lower_map, double in_place) {
-    constexpr double kBytes = 2.5e6, kLaunch = 2, kComputed = 10;
+    constexpr double kBytes = 2.5e6, kComputed = 10;
     const Stage& stage = s.compute().stages[0];
     if (!lower_map || f.bytes() || f.m < 2) return std::optional<Lowered>();
-    const double depth = depth_of(stage), end = end_of_square(s.compute().stages.back(), stage.buffer);
+    const double depth = depth_of(stage), end = end_of_square(s.compute(), s.compute().stages.back(), stage.buffer);
     // Without instructions of four warps it is worth a launch only where each element takes arithmetic.
     const bool computed = arithmetic_of(stage.value) > kComputed;
     struct Way {
@@ -610,7 +495,7 @@ Result<std::optional<Lowered>> lower_packed(const Schedule& s, const Found& f, c
         if (!found) continue;
         found->c.depth = f.c.depth;
         found->may_share = f.may_share;
-        if (!suits(Means::Wide, *found, machine)) found->wide.reset();
+        if (!suits(Means::Wide, *found, machine) || !fills_wide(*found, depth)) found->wide.reset();
         if (!found->wide && !computed) continue;
         const auto wide = wide_time(machine, packed, *found, depth, end);
         const double product = wide ? kLaunch + *wide : narrow_time(machine, packed, *found, depth);
@@ -637,13 +522,19 @@ Result<std::optional<Lowered>> lower_priced(const Schedule& s, const Found& f, M
         return lower_packed(s, f, machine, digits, lower_map, narrow_time(machine, s, f, depth));
     const auto& reduce = s.compute().stages[0].reduce;
     const auto many = [](const ReduceAxis& axis) { return !axis.extent.is_int(1); };
-    if (means == Means::Wide && std::count_if(reduce.begin(), reduce.end(), many) == 1) {
-        const double end = end_of_square(s.compute().stages.back(), s.compute().stages[0].buffer);
-        const auto in_place = wide_time(machine, s, f, depth, end);
+    const bool one_axis = std::count_if(reduce.begin(), reduce.end(), many) == 1, few = f.n < kFewestWide;
+    if (means == Means::Wide && few && (!one_axis || !fills_wide(f, depth))) return std::optional<Lowered>();
+    if (means == Means::Wide && one_axis) {
+        const double end = end_of_square(s.compute(), s.compute().stages.back(), s.compute().stages[0].buffer);
+        auto in_place = wide_time(machine, s, f, depth, end);
+        const double narrow = narrow_time(machine, s, f, depth);
+        const bool pays = !few || (in_place && *in_place + kLaunch < narrow);
+        if (few && !pays) in_place = narrow;
         if (in_place) {
             auto packed = lower_packed(s, f, machine, digits, lower_map, *in_place);
             if (packed.ok() && *packed) return packed;
         }
+        if (!pays) return std::optional<Lowered>();
     }
     return lower_found(s, f, means, machine);
 }

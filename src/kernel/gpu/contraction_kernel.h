@@ -21,7 +21,7 @@ struct TiledKernel {
 };
 
 // Into how many parts the steps along k are cut, each of which blocks of its own add up: where there would be too few
-// blocks otherwise, and k is long.
+// blocks otherwise, and k is long. The last may have fewer.
 int64_t choose_parts(const Machine& machine, const BlockTile& tile, int64_t batch, int64_t m, int64_t n, int64_t steps);
 
 // What products and sums have of f32: all digits; fewer in sums of floats of 8 bits; and fewer of operands of f32 too.

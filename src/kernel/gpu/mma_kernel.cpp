@@ -137,7 +137,8 @@ class MmaContraction : ContractionBuilder {
             const Expr first = floor_div(step, others_) * o.depth() + v.k, side = o.first + v.side, k = first + single;
             Expr inside = int_const(1, DType::boolean);
             if (!divides(o.side, o.whole)) inside = logical_and(inside, lt(side, o.whole));
-            if (!divides(o.depth(), inner().extent)) inside = logical_and(inside, lt(k, inner().extent));
+            if (!divides(o.depth(), inner().extent) || !parts_are_even(o.depth()))
+                inside = logical_and(inside, lt(k, inner().extent));
             Expr value = at(o.value, o.axis, along ? side : side + v.in, along ? first + v.in : first, step);
             value = select(inside, value, constant(0, o.value.dtype()));
             return store(o.fetched, t.own(v.number), std::move(value));

@@ -20,7 +20,7 @@ struct MmaPlan {
     OperandPlan a, b;
     Depth depth;
     int64_t store_width = 1;
-    int64_t parts = 1;  // of the steps along k, which they divide
+    int64_t parts = 1;  // of the steps along k
 };
 
 BlockTile choose_mma_tile(const Machine& machine, int64_t batch, int64_t m, int64_t n, DType dtype);

@@ -13,6 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kUnknownExtent = 512;
+constexpr int64_t kFewestAcross = 64;  // of an operand that stays along its side: rows of fewer are copied slowly
 
 // Several axes as one, the last fastest.
 struct Merged {
@@ -98,7 +99,10 @@ bool pack_operand(const Schedule& s, const Contraction& c, bool rows, Packing& t
     const std::vector<ReduceAxis> batch = axes_of(stage.axes, c.batch), depth = axes_of(stage.reduce, c.depth),
                                   side = axes_of(stage.axes, rows ? c.rows : c.columns);
     const Expr& before = s.compute().stages[0].value.arg(which);
-    const bool along_side = !lies_along_last(s, before, depth) && lies_along_last(s, before, side);
+    int64_t across = 1;
+    for (const ReduceAxis& axis : side) across *= axis.extent.as_int().value_or(kUnknownExtent);
+    const bool along_side =
+        !lies_along_last(s, before, depth) && lies_along_last(s, before, side) && across >= kFewestAcross;
     const std::vector<ReduceAxis>&outer = along_side ? depth : side, &inner = along_side ? side : depth;
     const Merged apart = merged(batch), lines = merged(outer), line = merged(inner);
     const Expr pitch = pitch_of(line.extent, int64_t(dtype_bytes(value.dtype())), along_side);

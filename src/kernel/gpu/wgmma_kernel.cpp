@@ -20,7 +20,8 @@ constexpr int64_t kSquareColumns = 64;                 // that are stored at a t
 constexpr int64_t kRingRows = 6 * 256;                 // of tiles on their way, both operands together
 constexpr int64_t kAlignedBytes = 16;                  // that rows begin at multiples of
 constexpr size_t kMostTileDims = 5;                    // of a buffer that tiles are copied of
-constexpr int64_t kMostParts = 16, kShortestPart = 4;  // of k; steps of one
+constexpr int64_t kShortestOfPair = 8;                 // steps of blocks that copy for each other
+constexpr int64_t kMostParts = 64, kShortestPart = 4;  // of k; steps of one
 
 // A buffer as [outer axes, rows, columns], columns lying together; with those outer axes that it has.
 struct MatrixView {
@@ -80,6 +81,7 @@ class WgmmaContraction : ContractionBuilder {
           tile_(plan.tile),
           depth_(plan.tile.k),
           together_(plan.together),
+          pairs_(plan.pairs),
           window_(plan.window) {}
 
     std::optional<TiledKernel> make(int a) {
@@ -254,8 +256,12 @@ class WgmmaContraction : ContractionBuilder {
         std::map<std::string, int64_t> notes{{"pipeline", kRingRows / (rows_there(a_) + tile_.n)}};
         if (const int64_t early = (is_known(a_) ? 1 : 0) | (is_known(b_) ? 2 : 0)) notes.emplace("early", early);
         if (together_ > 1) notes.emplace("together", together_);
+        if (pairs_ && can_pair()) notes.emplace("pairs", 2);
         return for_loop({.var = step, .extent = count, .notes = std::move(notes), .body = seq(std::move(body))});
     }
+
+    // The second of a pair may have no rows: what it would store is seen not to be there.
+    bool can_pair() const { return !divides(tile_.m, rows()) || divides(2 * tile_.m, rows()); }
 
     bool is_known(const TileOperand& o) const {
         const auto slot = size_t(o.view.buffer);
@@ -327,24 +333,35 @@ class WgmmaContraction : ContractionBuilder {
     // What a square is in shared memory, each warp line by line.
     Stmt store_lines(const std::string& name, int64_t first_row, int64_t first_column, int from) const {
         return over_warps(name, [&](const WarpThread& t) {
-            const Expr in_row = loop_var("row_" + name, 16), turn = loop_var("turn_" + name, 2);
-            const Expr piece = turn * 4 + floor_div(t.group, 2), in_piece = mod(t.group, 2) * 4 + t.pair;
-            const Expr row = block_m_ * tile_.m + first_row + t.warp * 16 + in_row;
-            const Expr column = block_n_ * tile_.n + first_column + piece * 8 + in_piece;
-            const DType dtype = kernel_.buffers[size_t(from)].dtype;
-            const Expr kept =
-                load(from, dtype, {0, t.warp * 16 + in_row, bit(ExprKind::BitXor, piece, mod(in_row, 8)), in_piece});
-            Stmt body = store(out_.buffer, finished(row, column, constant(0, matrix_sum(a_.dtype))).to, kept);
-            if (!divides(tile_.n, columns())) body = if_then(lt(column, columns()), std::move(body));
-            if (!divides(tile_.m, rows())) body = if_then(lt(row, rows()), std::move(body));
-            body = loop_over(turn, 2, LoopKind::Unrolled, std::move(body));
-            return loop_over(in_row, 16, LoopKind::Unrolled, std::move(body));
+            const bool all = divides(tile_.m, rows()) && divides(tile_.n, columns());
+            if (all) return own_lines(name, first_row, first_column, from, t, false);
+            const Expr row = block_m_ * tile_.m + first_row + t.warp * 16, column = block_n_ * tile_.n + first_column;
+            return if_then(logical_and(le(row + 16, rows()), le(column + kSquareColumns, columns())),
+                           own_lines("all_" + name, first_row, first_column, from, t, false),
+                           own_lines(name, first_row, first_column, from, t, true));
         });
+    }
+
+    // Those of a warp. What is known to be inside is read ahead of what is stored.
+    Stmt own_lines(const std::string& name, int64_t first_row, int64_t first_column, int from, const WarpThread& t,
+                   bool at_edge) const {
+        const Expr in_row = loop_var("row_" + name, 16), turn = loop_var("turn_" + name, 2);
+        const Expr piece = turn * 4 + floor_div(t.group, 2), in_piece = mod(t.group, 2) * 4 + t.pair;
+        const Expr row = block_m_ * tile_.m + first_row + t.warp * 16 + in_row;
+        const Expr column = block_n_ * tile_.n + first_column + piece * 8 + in_piece;
+        const DType dtype = kernel_.buffers[size_t(from)].dtype;
+        const Expr kept =
+            load(from, dtype, {0, t.warp * 16 + in_row, bit(ExprKind::BitXor, piece, mod(in_row, 8)), in_piece});
+        Stmt body = store(out_.buffer, finished(row, column, constant(0, matrix_sum(a_.dtype))).to, kept);
+        if (at_edge) body = if_then(logical_and(lt(row, rows()), lt(column, columns())), std::move(body));
+        body = loop_over(turn, 2, LoopKind::Unrolled, std::move(body));
+        return loop_over(in_row, 16, LoopKind::Unrolled, std::move(body));
     }
 
     const BlockTile tile_;
     const int64_t depth_;  // of k at a time: a panel
     const int64_t together_;
+    const bool pairs_;
     const std::optional<Window> window_;
     TileOperand a_, b_;
     std::optional<MatrixView> stored_;
@@ -359,8 +376,8 @@ double wgmma_time(const Machine& machine, const WgmmaShape& s, const WgmmaProduc
     constexpr double kBytesRead = 4.2e6, kSumBytes = 3e6, kSecondLaunch = 1.5, kStored = 0.25;
     constexpr double kWhole = 8;  // turns, of which fewer are all taken for whole ones
     const double x = double(s.tile.m) / 64, y = double(s.tile.n) / 64;
-    double turns =
-        double(p.batch * divide_up(p.m, s.tile.m) * divide_up(p.n, s.tile.n) * s.parts) / double(machine.cores);
+    const int64_t down = s.pairs ? 2 * divide_up(p.m, 2 * s.tile.m) : divide_up(p.m, s.tile.m);
+    double turns = double(p.batch * down * divide_up(p.n, s.tile.n) * s.parts) / double(machine.cores);
     if (turns < kWhole) turns = std::ceil(turns);
     const double wait = p.dtype == DType::f32 ? 1.45 : 1;  // for tiles to come
     if (s.together > 1) {
@@ -369,31 +386,38 @@ double wgmma_time(const Machine& machine, const WgmmaShape& s, const WgmmaProduc
         const double read = double((p.m + p.n) * p.steps * kPanelBytes) / kBytesRead;
         return std::max(read, double(divide_up(p.steps, s.together)) * kStep + kSent) + p.end;
     }
-    // A panel that begins within a line of the cache is read as two.
-    constexpr double kAligned = 0.07, kMisaligned = 0.15;
-    const double read_step =
-        (p.is_misaligned[0] ? kMisaligned : kAligned) * x + (p.is_misaligned[1] ? kMisaligned : kAligned) * y;
-    const double step = std::max({0.01 + wait * (0.095 * x + 0.05 * y), (y > 2 ? 0.0785 : 0.0825) * x * y, read_step});
+    constexpr double kRead = 0.07;
+    const double read_step = kRead * ((1 + p.misaligned[0]) * x + (1 + p.misaligned[1]) * y / (s.pairs ? 2 : 1));
+    constexpr double kPairStep = 1.1, kPairLaunch = 2;  // each waits for the other
+    const double step = std::max({0.01 + wait * (0.095 * x + 0.05 * y), (y > 2 ? 0.0785 : 0.0825) * x * y, read_step}) *
+                        (s.pairs ? kPairStep : 1);
     const int64_t steps = std::max<int64_t>(p.steps, 1);
     const double product = double(divide_up(steps, s.parts)) * step, end = (s.parts == 1 ? p.end : kStored) * x * y;
     const double read = double(p.batch * (p.m + p.n) * steps * kPanelBytes) / kBytesRead;
     const bool even = std::fmod(turns, 2) == 0;
     const double in_turn = even ? turns / 2 * (product + end) + product : (turns + 1) / 2 * (product + end);
-    const double time = std::max({read + end, turns * product + end, in_turn});
-    return s.parts == 1 ? time : time + kSecondLaunch + double(2 * s.parts * p.m * p.n * 4) / kSumBytes;
+    const double time = std::max({read + end, turns * product + end, in_turn}) + (s.pairs ? kPairLaunch : 0);
+    if (s.parts == 1) return time;
+    constexpr double kUneven = 1.05;  // what a shorter part saves is waited for
+    const double in_parts = time + kSecondLaunch + double(2 * s.parts * p.m * p.n * 4) / kSumBytes;
+    return steps % s.parts ? kUneven * in_parts : in_parts;
 }
 
 }  // namespace
 
-double end_of_square(const Stage& out, int sum) {
-    constexpr double kStored = 0.25, kRead = 0.3, kFunction = 1.3;
+double end_of_square(const Compute& compute, const Stage& out, int sum) {
+    constexpr double kStored = 0.25, kRead = 0.3, kFunction = 1.3, kLines = 1.2;
     std::set<int> read;
     bool computed = false;
     visit(out.value, [&](const Expr& x) {
         if (x.is(ExprKind::Load) && x.node().slot != sum) read.insert(x.node().slot);
         computed |= x.is(ExprKind::Call) || x.is(ExprKind::Pow);
     });
-    return kStored + kRead * double(read.size()) + (computed ? kFunction : 0);
+    // Lines that begin anywhere are stored element by element.
+    const Buffer& to = compute.buffers[size_t(out.buffer)];
+    const auto line = to.shape.empty() ? std::optional<int64_t>() : to.shape.back().as_int();
+    const bool by_elements = line && dtype_bytes(to.dtype) == 2 && *line % (kAlignedBytes / 2) != 0;
+    return kStored + kRead * double(read.size()) + (computed ? kFunction : 0) + (by_elements ? kLines : 0);
 }
 
 WgmmaShape choose_wgmma(const Machine& machine, const WgmmaProduct& p) {
@@ -402,13 +426,18 @@ WgmmaShape choose_wgmma(const Machine& machine, const WgmmaProduct& p) {
     for (int64_t bm : {128, 64})
         for (int64_t bn : {128, 64, 192})
             for (int64_t parts = 1; parts <= (p.batch > 1 ? 1 : kMostParts); ++parts) {
-                if (parts > 1 && (p.steps % parts || p.steps / parts < kShortestPart)) continue;
-                WgmmaShape shape{{bm, bn, depth}, parts};
-                shape.time = wgmma_time(machine, shape, p);
-                if (!best.tile.m || shape.time < best.time) best = shape;
+                const int64_t each = divide_up(p.steps, parts);
+                if (parts > 1 && (each < kShortestPart || divide_up(p.steps, each) != parts)) continue;
+                if (p.even_parts && p.steps % parts) continue;
+                for (bool pairs : {false, true}) {
+                    if (pairs && !(p.may_pair && p.misaligned[1] > 0 && p.m > bm && each >= kShortestOfPair)) continue;
+                    WgmmaShape shape{{bm, bn, depth}, parts, 1, pairs};
+                    shape.time = wgmma_time(machine, shape, p);
+                    if (!best.tile.m || shape.time < best.time) best = shape;
+                }
             }
     // Of fewer rows, and of tiles that more than two share, it was slower where it was measured.
-    WgmmaShape shared{{kWgmmaRows, kWgmmaRows, depth}, 1, 2};
+    WgmmaShape shared{{kWgmmaRows, kWgmmaRows, depth}, 1, 2, false};
     shared.time = wgmma_time(machine, shared, p);
     const int64_t blocks = divide_up(p.m, kWgmmaRows) * divide_up(p.n, kWgmmaRows) * shared.together;
     const bool fits = p.may_share && p.batch == 1 && p.m >= kWgmmaRows && p.steps > 0 && blocks <= machine.cores;

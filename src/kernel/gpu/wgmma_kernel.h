@@ -12,21 +12,25 @@ namespace tessera {
 
 struct WgmmaShape {
     BlockTile tile;
-    int64_t parts = 1;     // of the steps along k, which they divide
+    int64_t parts = 1;     // of the steps along k, of which the last may have fewer
     int64_t together = 1;  // multiprocessors that share a tile's steps
+    bool pairs = false;    // two of them share the columns' operand, which is copied once for both
     double time = 0;       // in microseconds, as estimated for an H200
 };
 struct WgmmaProduct {
     int64_t batch = 1, m = 0, n = 0;
     int64_t steps = 0;  // along k, of 128 bytes each; 0: not known
     DType dtype = DType::f16;
-    double end = 0.25;                    // see end_of_square
-    bool may_share = false;               // multiprocessors can share a tile
-    std::array<bool, 2> is_misaligned{};  // A, B: lines do not begin at multiples of 128 bytes
+    double end = 0.25;       // see end_of_square
+    bool may_share = false;  // multiprocessors can share a tile
+    // What it costs that lines of A and B begin within lines of the cache, as a share of what reading them costs.
+    std::array<double, 2> misaligned{};
+    bool may_pair = false;    // or copy for each other
+    bool even_parts = false;  // parts have as many steps each
 };
 WgmmaShape choose_wgmma(const Machine& machine, const WgmmaProduct& p);
 // How long it takes four warps to make of the sums of 64 rows and columns what is stored, in microseconds on an H200.
-double end_of_square(const Stage& out, int sum);
+double end_of_square(const Compute& compute, const Stage& out, int sum);
 // How a window goes over images [n, y, x, channels]: rows of the contraction are the places where it stands, each
 // image's line by line.
 struct Window {
@@ -43,6 +47,7 @@ std::optional<Window> find_window(const Compute& compute, const Stage& stage, co
 struct WgmmaPlan {
     BlockTile tile;
     int64_t parts = 1, together = 1;
+    bool pairs = false;
     size_t inner = 0;              // the axis of the reduction that tiles are taken along
     std::optional<Window> window;  // what A is
 };

@@ -60,10 +60,12 @@ Result<Launch> bind_blocks(const KernelLaunch& open, const SymbolValues& symbols
     launch.block = {sizes[3], sizes[4], sizes[5]};
     launch.shared_bytes = open.shape.shared_bytes;
     if (open.shape.groups > 0) {
+        const bool pairs = open.shape.pairs;
+        if (pairs) sizes[0] = (sizes[0] + 1) / 2;
         launch.grid = {sizes[0] * sizes[1] * sizes[2], 1, 1};
         launch.block.z *= open.shape.groups;
         launch.together = open.shape.together;
-        launch.in_turn = launch.together == 1;
+        launch.in_turn = launch.together == 1 || pairs;
         launch.grid.x *= launch.together;
         for (const TileMap& map : open.shape.maps) launch.maps.push_back(TRY(bind_map(map, symbols)));
     }

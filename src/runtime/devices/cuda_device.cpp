@@ -322,7 +322,8 @@ class CudaStream : public Stream {
         return {};
     }
     cuda::KernelNode node_of(const Launch& launch) {
-        const int64_t blocks = launch.in_turn ? std::min(launch.grid.x, device_.multiprocessors()) : launch.grid.x;
+        const int64_t at_once = device_.multiprocessors() / launch.together * launch.together;
+        const int64_t blocks = launch.in_turn ? std::min(launch.grid.x, at_once) : launch.grid.x;
         auto count = [](int64_t n) { return static_cast<unsigned>(n); };
         return {launch.handle,
                 {count(blocks), count(launch.grid.y), count(launch.grid.z)},
