@@ -77,7 +77,8 @@ TEST(GpuProducts, FewColumns) {
 
 // Squares of the output that are whole are stored without looking where each element is.
 TEST(GpuProducts, LinesOfWholeSquares) {
-    EXPECT_THAT(kernels_of_right(product("f16", 130, 64, 131)), AllOf(HasSubstr("call wgmma"), HasSubstr("all_line0")));
+    EXPECT_THAT(kernels_of_right(product("f16", 130, 64, 131, true)),
+                AllOf(HasSubstr("call wgmma"), HasSubstr("all_line0")));
 }
 
 }  // namespace
