@@ -1,6 +1,7 @@
 // From errors as values to Python's exceptions.
 #pragma once
 
+#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 

@@ -8,6 +8,7 @@
 #include <new>
 #include <thread>
 
+#include "base/error.h"
 #include "onnx/dtypes.h"
 #include "tessera/tessera.h"
 

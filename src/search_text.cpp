@@ -1,8 +1,7 @@
 // What a search found, as text for people.
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "base/error.h"
 #include "tessera/search.h"
 
 namespace tessera {

@@ -1,12 +1,12 @@
-// User errors as values: code, message, location, note and hint. Result<T> carries an error; TRY propagates it.
+// User errors as values: code, message, location, note and hint. Result<T> carries an error; TESSERA_TRY propagates it.
 #pragma once
 
-#include <fmt/format.h>
-
+#include <concepts>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,11 +24,21 @@ std::string_view code_name(Code code);   // "E0210"
 std::string_view code_title(Code code);  // "shape mismatch"
 std::vector<Code> all_codes();
 
+namespace detail {
+// A text with {} for arguments. Only the library defines it (src/base/error.h): your errors take a finished text.
+template <typename... Args>
+struct Format;
+template <typename T>
+concept Text = std::convertible_to<T, std::string_view>;
+}  // namespace detail
+
 class [[nodiscard]] Error {
    public:
+    template <detail::Text T>
+    Error(Code code, const T& message)
+        : data_(std::make_unique<Data>(Data{code, std::string(std::string_view(message)), {}, {}, {}})) {}
     template <typename... Args>
-    Error(Code code, fmt::format_string<Args...> text, Args&&... args)
-        : data_(std::make_unique<Data>(Data{code, fmt::format(text, std::forward<Args>(args)...), {}, {}, {}})) {}
+    Error(Code code, detail::Format<std::type_identity_t<Args>...> message, Args&&... args);
 
     Error(const Error& other) : data_(std::make_unique<Data>(*other.data_)) {}
     Error(Error&&) noexcept = default;
@@ -45,16 +55,20 @@ class [[nodiscard]] Error {
     }
     Error&& at(std::string where) && { return std::move(at(std::move(where))); }
 
-    template <typename... Args>
-    Error&& note(fmt::format_string<Args...> text, Args&&... args) && {
-        data_->note = fmt::format(text, std::forward<Args>(args)...);
+    template <detail::Text T>
+    Error&& note(const T& text) && {
+        data_->note = std::string_view(text);
         return std::move(*this);
     }
     template <typename... Args>
-    Error&& hint(fmt::format_string<Args...> text, Args&&... args) && {
-        data_->hint = fmt::format(text, std::forward<Args>(args)...);
+    Error&& note(detail::Format<std::type_identity_t<Args>...> text, Args&&... args) &&;
+    template <detail::Text T>
+    Error&& hint(const T& text) && {
+        data_->hint = std::string_view(text);
         return std::move(*this);
     }
+    template <typename... Args>
+    Error&& hint(detail::Format<std::type_identity_t<Args>...> text, Args&&... args) &&;
 
     Code code() const { return data_->code; }
     const std::string& message() const { return data_->message; }
@@ -79,6 +93,13 @@ struct Warning {
     bool operator==(const Warning&) const = default;
 };
 
+namespace detail {
+// Each prints what went wrong and aborts: a value was used without asking ok(), or an error of a Result that has a value.
+[[noreturn]] void used_without_value(const Error& error);
+[[noreturn]] void used_without_error();
+}  // namespace detail
+
+// A value or an error. Using the one that it does not hold prints the error and aborts.
 template <typename T>
 class [[nodiscard]] Result {
    public:
@@ -91,19 +112,30 @@ class [[nodiscard]] Result {
 
     bool ok() const { return value_.has_value(); }
     explicit operator bool() const { return ok(); }
-    T& value() & { return *value_; }
-    const T& value() const& { return *value_; }
-    T&& value() && { return std::move(*value_); }
-    T& operator*() & { return *value_; }
-    const T& operator*() const& { return *value_; }
-    T&& operator*() && { return std::move(*value_); }
-    T* operator->() { return &*value_; }
-    const T* operator->() const { return &*value_; }
-    Error& error() & { return *error_; }
-    const Error& error() const& { return *error_; }
-    Error&& error() && { return std::move(*error_); }
+    T& value() & { return held(); }
+    const T& value() const& { return held(); }
+    T&& value() && { return std::move(held()); }
+    T& operator*() & { return held(); }
+    const T& operator*() const& { return held(); }
+    T&& operator*() && { return std::move(held()); }
+    T* operator->() { return &held(); }
+    const T* operator->() const { return &held(); }
+    Error& error() & { return failure(); }
+    const Error& error() const& { return failure(); }
+    Error&& error() && { return std::move(failure()); }
 
    private:
+    T& held() {
+        if (!value_) [[unlikely]] detail::used_without_value(*error_);
+        return *value_;
+    }
+    const T& held() const { return const_cast<Result*>(this)->held(); }
+    Error& failure() {
+        if (!error_) [[unlikely]] detail::used_without_error();
+        return *error_;
+    }
+    const Error& failure() const { return const_cast<Result*>(this)->failure(); }
+
     std::optional<T> value_;
     std::optional<Error> error_;
 };
@@ -115,23 +147,31 @@ class [[nodiscard]] Result<void> {
     Result(Error error) : error_(std::move(error)) {}
     bool ok() const { return !error_; }
     explicit operator bool() const { return ok(); }
-    void value() const {}
-    Error& error() & { return *error_; }
-    const Error& error() const& { return *error_; }
-    Error&& error() && { return std::move(*error_); }
+    void value() const {
+        if (error_) [[unlikely]] detail::used_without_value(*error_);
+    }
+    Error& error() & { return failure(); }
+    const Error& error() const& { return failure(); }
+    Error&& error() && { return std::move(failure()); }
 
    private:
+    Error& failure() {
+        if (!error_) [[unlikely]] detail::used_without_error();
+        return *error_;
+    }
+    const Error& failure() const { return const_cast<Result*>(this)->failure(); }
+
     std::optional<Error> error_;
 };
 
 using Status = Result<void>;
 
 // Evaluates to the value of a Result, or returns its error from the enclosing function.
-#define TRY(...)                                                   \
-    ({                                                             \
-        auto try_result_ = (__VA_ARGS__);                          \
-        if (!try_result_.ok()) return std::move(try_result_).error(); \
-        std::move(try_result_).value();                            \
+#define TESSERA_TRY(...)                                                      \
+    ({                                                                        \
+        auto tessera_result_ = (__VA_ARGS__);                                 \
+        if (!tessera_result_.ok()) return std::move(tessera_result_).error(); \
+        std::move(tessera_result_).value();                                   \
     })
 
 }  // namespace tessera

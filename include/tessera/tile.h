@@ -3,9 +3,9 @@
 //
 //   tile::Builder b("add");
 //   tile::Value x = b.parameter("x", {.dtype = DType::f32, .pointer = true}), ...
-//   tile::Value at = TRY(b.binary("+", TRY(b.binary("*", b.program_id(0), 1024)), TRY(b.arange(0, 1024))));
+//   tile::Value at = TESSERA_TRY(b.binary("+", TESSERA_TRY(b.binary("*", b.program_id(0), 1024)), TESSERA_TRY(b.arange(0, 1024))));
 //   ...
-//   tile::Program add = TRY(b.finish());
+//   tile::Program add = TESSERA_TRY(b.finish());
 //
 // Types and broadcasting are those of the tile language (docs/tile.md). Invalid operands are reported as E0208, E0210
 // or E0212.

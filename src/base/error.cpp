@@ -1,5 +1,7 @@
 #include "base/error.h"
 
+#include <cstdlib>
+
 namespace tessera {
 namespace {
 
@@ -23,7 +25,20 @@ std::vector<Code> all_codes() {
     return codes;
 }
 
+void detail::used_without_value(const Error& error) {
+    fmt::print(stderr, "tessera: a Result was used that holds an error, not a value; ask ok() first\n{}\n",
+               error.to_string());
+    std::abort();
+}
+
+void detail::used_without_error() {
+    fmt::print(stderr, "tessera: error() of a Result that holds a value; ask ok() first\n");
+    std::abort();
+}
+
 std::string Error::to_string() const {
+    if (!data_) return "an error that was moved away";
+
     std::string text = fmt::format("error {}: {}", code_name(code()), message());
     if (!where().empty()) text += fmt::format("\n  at {}", where());
     if (!note().empty()) text += fmt::format("\n  note: {}", note());

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "graph/attr.h"
 #include "graph/type.h"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/error.h"
 #include "base/numeric.h"
 #include "tile/builder_state.h"
 #include "tile/verify.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/error.h"
 #include "tile/builder_state.h"
 
 namespace tessera::tile {

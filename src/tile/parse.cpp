@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 
+#include "base/error.h"
 #include "expr/text.h"
 #include "tile/verify.h"
 

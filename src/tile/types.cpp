@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error.h"
 #include "tile/program.h"
 
 namespace tessera::tile {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/error.h"
 
 namespace tessera::tile {
 namespace {

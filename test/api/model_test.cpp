@@ -55,6 +55,14 @@ TEST(Model, ErrorsAreValues) {
     EXPECT_EQ(wrong.error().code(), tessera::Code::E0405);
 }
 
+// A Result that nobody asked says what went wrong before the program ends.
+TEST(Model, ErrorsThatAreNotAskedForAbort) {
+    EXPECT_DEATH((void)Model::load("/does/not/exist.onnx")->inputs(), "error E0101.*exist.onnx");
+    EXPECT_DEATH((void)*Model::load("/does/not/exist.onnx"), "error E0101");
+    EXPECT_DEATH(Model::parse(kDouble)->save("/does/not/exist.onnx").value(), "error E0105");
+    EXPECT_DEATH((void)Model::parse(kDouble).error(), "holds a value");
+}
+
 TEST(Model, ServesManyThreads) {
     auto model = Model::parse(kDouble);
     std::vector<std::thread> threads;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/error.h"
 #include "tessera/tessera.h"
 
 namespace {

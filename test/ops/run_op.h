@@ -6,6 +6,7 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "base/error.h"
 #include "graph/evaluate/evaluate.h"
 
 namespace tessera::test {

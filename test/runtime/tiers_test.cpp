@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "background_compile.h"
+#include "base/error.h"
 #include "tessera/compile.h"
 
 namespace tessera::tiers_test {

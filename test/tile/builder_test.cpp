@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "base/error.h"
 #include "tessera/tile.h"
 #include "tile/program.h"
 

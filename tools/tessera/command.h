@@ -8,6 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "graph/graph.h"
 #include "tessera/tessera.h"
 

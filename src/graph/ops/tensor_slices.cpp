@@ -1,5 +1,7 @@
 #include "graph/ops/tensor_slices.h"
 
+#include "base/error.h"
+
 #include <algorithm>
 #include <functional>
 #include <numeric>

@@ -1,5 +1,7 @@
 #include "kernel/interpret/touch_log.h"
 
+#include "base/error.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
