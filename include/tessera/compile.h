@@ -117,7 +117,8 @@ class Executable {
     // Writes one file for this processor and this build of Tessera, which load() memory-maps. With a host step, or for
     // a GPU, the file has the model instead, and load() recompiles it. E0105 if it cannot be written.
     Status save(const std::string& path) const;
-    // E0101 to E0104 for a file that cannot be read, E0605 if it is for another processor or build.
+    // A file for another processor or build is recompiled from the model's file, if that is where it was, or beside this
+    // one, and unchanged; otherwise E0605, which names what the file is for. E0101 to E0104: it cannot be read.
     static Result<Executable> load(const std::string& path);
 
     struct State;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tessera/compile.h"
+#include "tessera/custom_op.h"
 #include "tessera/devices.h"
 #include "tessera/discover.h"
 #include "tessera/dtype.h"
