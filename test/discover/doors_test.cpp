@@ -12,7 +12,7 @@
 #include "rewrite/refute/refute.h"
 #include "rewrite/rules/apply_rules.h"
 
-namespace tessera::soundness_test {
+namespace tessera::doors_test {
 namespace {
 
 Claim claim_of(const std::string& text) {
@@ -693,4 +693,4 @@ TEST(Soundness, WhatUsersExpectIsProved) {
 }
 
 }  // namespace
-}  // namespace tessera::soundness_test
+}  // namespace tessera::doors_test

@@ -13,7 +13,7 @@
 #include "discover/check/verify_rule.h"
 #include "discover/prove/prove_rule.h"
 
-namespace tessera::soundness_bits_test {
+namespace tessera::doors_bits_test {
 namespace {
 
 using testing::HasSubstr;
@@ -372,4 +372,4 @@ TEST(Soundness, WhatAnAttributeSaysIsNotDropped) {
 }
 
 }  // namespace
-}  // namespace tessera::soundness_bits_test
+}  // namespace tessera::doors_bits_test
