@@ -15,6 +15,7 @@
 #include <mutex>
 
 #include "array_memory.h"
+#include "bind_custom_op.h"
 #include "bind_search.h"
 #include "bind_tile.h"
 #include "bind_training.h"
@@ -585,6 +586,7 @@ NB_MODULE(_tessera, m) {
     bind_caller(m);
     bind_search(m);
     bind_training(m);
+    bind_custom_op(m);
     bind_kernels(m);
     bind_tile(m);
     m.def("command_line", &command_line, nb::arg("again"), nb::arg("words"));

@@ -21,6 +21,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol, cast
 
 from ._arrays import array_from, numpy_dtype, tensor_from
+from ._custom_op import TensorType, custom_op
 from ._errors import Error, FileError, InputError, MissingFileError, ModelWarning
 from ._runnable import Executable, Model, Path, Progress, check_symbols, number
 from ._tessera import CompileReport, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
@@ -42,8 +43,8 @@ except PackageNotFoundError:  # used from a source tree
 
 __all__ = ["Adagrad", "Adam", "AdamW", "CompileReport", "Device", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
            "Executable", "FileError", "InferenceSession", "InputError", "Lion", "Loss", "Metadata", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite", "SGD", "SearchReport",
-           "SearchedCandidate", "SearchedRule", "StepProfile", "Summary", "Tensor", "Training", "TrainingReport", "array_from", "compile",
-           "compile_targets", "demo", "devices", "discover", "from_onnx", "from_torch", "load", "memory_in_use", "memory_limit", "numpy_dtype",
+           "SearchedCandidate", "SearchedRule", "StepProfile", "Summary", "Tensor", "TensorType", "Training", "TrainingReport", "array_from", "compile",
+           "compile_targets", "custom_op", "demo", "devices", "discover", "from_onnx", "from_torch", "load", "memory_in_use", "memory_limit", "numpy_dtype",
            "optimize", "optimizer_passes", "parse", "search", "set_memory_limit", "tensor_from",
            "training", "warmup_cosine"]
 
