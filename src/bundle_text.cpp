@@ -78,7 +78,6 @@ constexpr std::string_view kExample =
     R"(/* Runs @NAME@ once: ./example [-w WEIGHTS] [INPUT...] reads raw inputs in the model's order (zeros where none is given) and
  * writes each output to output_0.bin, output_1.bin, ... */
 #include "@NAME@.h"
-#include "base/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>

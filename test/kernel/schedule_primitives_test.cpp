@@ -385,7 +385,7 @@ TEST(ScheduleErrors, SayWhatWouldBeAllowed) {
     refused(s.pad("mm", {4, 4, 1}), "reindex");
     refused(s.pad("out", {4, 4}), "cache_write");
     Expr i = index_var("i", {}), j = index_var("j", 30);
-    refused(s.transform_layout("mm", {{i, j}, {floor_div(i, 2), j}, {symbol("M"), 30}}), "one place");
+    refused(s.transform_layout("mm", {{i, j}, {floor_div(i, 2), j}, {symbol("M"), 30}}), "at the same index");
     refused(s.storage_align("mm", 1, 8, 0), "dimension");
     refused(s.tensorize({"mm.m"}, "magic"), "smmla");
     refused(s.double_buffer("mm"), "compute_at");
