@@ -92,7 +92,7 @@ with_torch() {
         return 0
     fi
     packages=$($python -c "import sysconfig; print(sysconfig.get_paths()['purelib'])")
-    PYTHONPATH=$packages timeout 1800 "$torch_python" -m pytest -q test/python/pytorch
+    PYTHONPATH=$packages timeout 1800 "$torch_python" -m pytest -q test/pytorch
 }
 
 # Both run beside the other stages, in the time that these leave cores idle.

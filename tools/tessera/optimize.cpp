@@ -284,7 +284,7 @@ Status Optimize::operator()() const {
     SymbolValues sizes = TRY(parse_dims(dims));
     Model model = TRY(load_model(path));
     TRY(check_dims(sizes, model));
-    if (searched || check) sizes = with_suggested_sizes(model, std::move(sizes));
+    if (searched) sizes = with_suggested_sizes(model, std::move(sizes));
     std::optional<Report> page;
     if (!report.empty()) {
         page.emplace(model, sizes);

@@ -1,8 +1,8 @@
 """PyTorch's own samples of its ops, compiled and compared with eager mode, forward and backward.
 
-    python test/python/pytorch/opinfo.py                  # core ATen ops, all samples
-    python test/python/pytorch/opinfo.py --all --limit 4  # every op of op_db, four samples each
-    python test/python/pytorch/opinfo.py --every 25 --limit 2 --expect test/python/pytorch/opinfo_expected.txt
+    python test/pytorch/opinfo.py                  # core ATen ops, all samples
+    python test/pytorch/opinfo.py --all --limit 4  # every op of op_db, four samples each
+    python test/pytorch/opinfo.py --every 25 --limit 2 --expect test/pytorch/opinfo_expected.txt
 
 Prints one line for each op that is not both right and compiled whole, and a summary. --expect compares these lines with a file,
 in which each line says op, variant, element type, what happens and why; a difference fails."""
