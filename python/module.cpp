@@ -81,7 +81,28 @@ Tensor tensor_from_dlpack(Array array) {
     return Tensor::view_on_gpu(gpu, *dtype, std::move(sizes), data, keep(nb::cast(std::move(array))));
 }
 
+// A capsule belongs to the first who takes it, and nanobind does not look whether somebody did. Those that give the same
+// capsule again are found by a mark on it.
+void refuse_taken(const nb::object& value) {
+    static char taken;
+    nb::object capsule = value;
+    if (!PyCapsule_CheckExact(value.ptr())) {
+        PyObject* made = PyObject_CallMethod(value.ptr(), "__dlpack__", nullptr);
+        if (!made) PyErr_Clear();  // what is wrong is said where it is taken
+        if (!made) return;
+        capsule = nb::steal(made);
+        if (!PyCapsule_CheckExact(made) || Py_REFCNT(made) == 1) return;  // nobody else has it
+    }
+    const char* name = PyCapsule_GetName(capsule.ptr());
+    if (!name) PyErr_Clear();
+    const bool used = name && std::string_view(name).starts_with("used_");
+    if (used || PyCapsule_GetContext(capsule.ptr()) == &taken) throw nb::type_error("its DLPack capsule was taken before");
+    PyErr_Clear();
+    PyCapsule_SetContext(capsule.ptr(), &taken);
+}
+
 Tensor tensor_from_any(nb::object value, bool writable) {
+    refuse_taken(value);
     nb::ndarray<nb::ro, nb::c_contig> read;
     if (!writable) {
         if (!nb::try_cast(value, read)) throw nb::type_error("it gives no tensor, or one that is not contiguous");
