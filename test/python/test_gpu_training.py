@@ -36,27 +36,26 @@ def test_copies_that_are_held_stay_in_step():
 held = step.parameters()["w"]
 np.testing.assert_array_equal(held, w)
 held[3] = 7
+np.testing.assert_array_equal(step.parameters()["w"], np.where(np.arange(256)[:, None] == 3, 7, w))
 assert 2 * SIZE <= across() < 2.2 * SIZE
-now = np.where(np.arange(256)[:, None] == 3, 7, w)
-np.testing.assert_array_equal(step.parameters()["w"], now)
+assert 2 * SIZE <= across() < 2.2 * SIZE
 del held
+assert across() < SIZE / 10
+step.parameters()["w"][:] = 6
 assert SIZE <= across() < 1.1 * SIZE  # it may have been written to
 assert across() < SIZE / 10
-np.testing.assert_array_equal(step.parameters()["w"], now)  # what was written there stays
 step = None
 """)
 
 
 def test_states_are_saved_and_loaded(tmp_path):
     on_stand_in(begin=STEP, code=f"""
+across()
 step.parameters()["w"][:] = 5
 step.save("{tmp_path}/run.safetensors")
 step.parameters()["w"][:] = 6
 assert SIZE <= across() < 1.1 * SIZE
-np.testing.assert_array_equal(step.parameters()["w"], np.full((256, 256), 6, np.float32))
-across()
 step.load("{tmp_path}/run.safetensors")
-assert across() < SIZE / 10
 np.testing.assert_array_equal(step.parameters()["w"], np.full((256, 256), 5, np.float32))
 step = None
 """)
