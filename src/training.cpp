@@ -125,7 +125,8 @@ struct Training::State {
         };
         TRY(memory.before_run());
         auto results = c.executable->run_in_order(c.inputs, run);
-        TRY(memory.after_run());
+        Status kept = memory.after_run();
+        if (results.ok() && !kept.ok()) return std::move(kept.error());  // what the run says comes first
         return results;
     }
 
