@@ -8,7 +8,7 @@
 #include <fstream>
 #include <thread>
 
-#include "background_compile.h"
+#include "api/background_compile.h"
 #include "base/error.h"
 #include "tessera/compile.h"
 

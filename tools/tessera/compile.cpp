@@ -1,8 +1,8 @@
 // tessera compile: machine code for a model, and what was decided on the way.
+#include "api/kernel_text.h"
 #include "base/output_file.h"
 #include "given.h"
 #include "help.h"
-#include "kernel_text.h"
 #include "pass_flags.h"
 #include "values.h"
 

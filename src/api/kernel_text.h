@@ -2,7 +2,7 @@
 // either, so that one can be read, changed by hand, and compiled.
 #pragma once
 
-#include "stages.h"
+#include "api/stages.h"
 
 namespace tessera {
 

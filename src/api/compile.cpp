@@ -5,22 +5,22 @@
 
 #include <chrono>
 
+#include "api/executable_state.h"
+#include "api/relax.h"
+#include "api/specialised.h"
+#include "api/stages.h"
 #include "base/cancel_scope.h"
 #include "base/protect.h"
 #include "base/usable_cores.h"
-#include "executable_state.h"
 #include "kernel/from_graph/from_graph.h"
 #include "llvm/compile_kernels.h"
 #include "onnx/file.h"
-#include "relax.h"
 #include "rewrite/fix_sizes.h"
 #include "runtime/cached_code.h"
 #include "runtime/loaded_program.h"
 #include "runtime/model_key.h"
 #include "runtime/stored_program.h"
 #include "runtime/target_key.h"
-#include "specialised.h"
-#include "stages.h"
 
 namespace tessera {
 namespace {

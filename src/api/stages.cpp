@@ -1,4 +1,4 @@
-#include "stages.h"
+#include "api/stages.h"
 
 #include <algorithm>
 #include <set>

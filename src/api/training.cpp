@@ -6,12 +6,12 @@
 #include <cstring>
 #include <mutex>
 
+#include "api/training_memory.h"
 #include "base/protect.h"
 #include "base/random.h"
 #include "graph/text/print.h"
 #include "train/safetensors.h"
 #include "train/training_graph.h"
-#include "training_memory.h"
 
 namespace tessera {
 namespace {

@@ -5,15 +5,15 @@
 #include <atomic>
 #include <mutex>
 
-#include "background_compile.h"
+#include "api/background_compile.h"
+#include "api/specialised.h"
+#include "api/stages.h"
 #include "base/protect.h"
 #include "graph/text/print.h"
 #include "llvm/compile_kernels.h"
 #include "runtime/code_cache.h"
 #include "runtime/loaded_program.h"
 #include "runtime/stored_program.h"
-#include "specialised.h"
-#include "stages.h"
 #include "tessera/compile.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "tile_ahead.h"
+#include "api/tile_ahead.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "bundle_text.h"
+#include "api/bundle_text.h"
 #include "kernel/from_tile/from_tile.h"
 #include "kernel/ir/tile_calls.h"
 #include "llvm/compile_kernels.h"

@@ -4,7 +4,8 @@
 #include <numeric>
 #include <set>
 
-#include "accepted_rules.h"
+#include "api/accepted_rules.h"
+#include "api/stages.h"
 #include "base/clock.h"
 #include "base/protect.h"
 #include "discover/correct/mutate.h"
@@ -13,7 +14,6 @@
 #include "runtime/code_cache.h"
 #include "search/search.h"
 #include "search/search_rules.h"
-#include "stages.h"
 #include "tessera/search.h"
 #include "tune/cost_at_sizes.h"
 #include "tune/measured_cost.h"

@@ -6,6 +6,7 @@
 #include <functional>
 #include <mutex>
 
+#include "api/tile_ahead.h"
 #include "base/protect.h"
 #include "base/reports.h"
 #include "kernel/from_tile/from_tile.h"
@@ -15,7 +16,6 @@
 #include "runtime/devices/cuda_device.h"
 #include "tessera/tile.h"
 #include "tile/program.h"
-#include "tile_ahead.h"
 
 namespace tessera::tile {
 

@@ -1,4 +1,4 @@
-#include "kernel_text.h"
+#include "api/kernel_text.h"
 
 #include "base/protect.h"
 #include "kernel/cpu/lower_variants.h"

@@ -3,11 +3,11 @@
 
 #include <chrono>
 
-#include "accepted_rules.h"
+#include "api/accepted_rules.h"
+#include "api/stages.h"
 #include "base/protect.h"
 #include "graph/graph.h"
 #include "rewrite/passes/optimize.h"
-#include "stages.h"
 
 namespace tessera {
 namespace {

@@ -1,9 +1,9 @@
-#include "specialised.h"
+#include "api/specialised.h"
 
 #include <algorithm>
 
+#include "api/stages.h"
 #include "rewrite/fix_sizes.h"
-#include "stages.h"
 
 namespace tessera {
 

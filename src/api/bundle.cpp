@@ -10,16 +10,16 @@
 #include <cstring>
 #include <set>
 
+#include "api/bundle_text.h"
+#include "api/stages.h"
 #include "base/output_file.h"
 #include "base/protect.h"
-#include "bundle_text.h"
 #include "graph/evaluate/evaluate_node.h"
 #include "runtime/bundle_plan.h"
 #include "runtime/code_cache.h"
 #include "runtime/memory_plan.h"
 #include "runtime/model_key.h"
 #include "runtime/target_key.h"
-#include "stages.h"
 
 extern char** environ;
 

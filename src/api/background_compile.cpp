@@ -1,4 +1,4 @@
-#include "background_compile.h"
+#include "api/background_compile.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "api/relax.h"
 #include "base/numeric.h"
 #include "base/protect.h"
 #include "base/random.h"
@@ -21,7 +22,6 @@
 #include "onnx/file.h"
 #include "onnx/read.h"
 #include "onnx/write.h"
-#include "relax.h"
 #include "runtime/code_cache.h"
 
 namespace tessera {

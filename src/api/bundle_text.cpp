@@ -1,4 +1,4 @@
-#include "bundle_text.h"
+#include "api/bundle_text.h"
 
 #include <algorithm>
 #include <cstring>

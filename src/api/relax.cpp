@@ -1,4 +1,4 @@
-#include "relax.h"
+#include "api/relax.h"
 
 #include <set>
 

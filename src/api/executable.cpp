@@ -1,7 +1,7 @@
 // What an executable can be asked for, by the program that answers: see executable_state.h.
-#include "executable_state.h"
+#include "api/executable_state.h"
+#include "api/relax.h"
 #include "llvm/targets/target.h"
-#include "relax.h"
 #include "rewrite/fix_sizes.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "accepted_rules.h"
+#include "api/accepted_rules.h"
 
 #include <filesystem>
 

@@ -1,4 +1,4 @@
-#include "training_memory.h"
+#include "api/training_memory.h"
 
 #include <algorithm>
 #include <cstring>

@@ -15,8 +15,8 @@ Result<std::shared_ptr<const Graph>> rewritten(const Graph& graph, Precision pre
 Result<LowerOptions> lower_options(const CompileOptions& options, Precision precision, int threads);
 CodegenOptions codegen_options(const CompileOptions& options, Precision precision);
 void make_baseline(LowerOptions& lower, CodegenOptions& codegen);  // options for code that compiles quickly
-bool runs_here(const std::string& target);  // whether the host can execute code for the target
-int chosen_threads(const CompileOptions& options);  // threads of a run: at most one for each core
+bool runs_here(const std::string& target);                         // whether the host can execute code for the target
+int chosen_threads(const CompileOptions& options);                 // threads of a run: at most one for each core
 
 void describe(const std::vector<Choice>& choices, CompileReport& report);  // as decisions
 

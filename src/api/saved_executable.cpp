@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "executable_state.h"
+#include "api/executable_state.h"
+#include "api/stages.h"
 #include "llvm/targets/target.h"
 #include "runtime/model_key.h"
 #include "runtime/target_key.h"
-#include "stages.h"
 
 namespace tessera {
 namespace {
