@@ -1,7 +1,8 @@
 """Looks for cliffs on a GPU: chains of layers drawn at random beside Inductor: python bench/cliffs_gpu.py --seed 1
 
 With --products N sizes of matrix products beside cuBLAS instead, with --rows N norms and softmaxes beside the better of
-Inductor and 85 % of the rate of a copy. Both sides are CUDA graphs, timed in turns. Cases are prepared in --jobs processes
+Inductor and 85 % of the rate of a copy, with --attentions N attention of few queries beside the best of PyTorch's kernels
+and, where keys and values exceed the cache, 85 % of the rate of a copy. Both sides are CUDA graphs, timed in turns. Cases are prepared in --jobs processes
 at once, each with its share of them, then timed one by one (bench/in_waves.py); ours of one share in one process. Errors
 are those to PyTorch in f32 without tf32. With --target host both sides run on the processor, to see that everything works."""
 import argparse
@@ -24,6 +25,8 @@ import in_waves  # noqa: E402
 GOOD, WORST = 0.9, 0.5
 COPY_SHARE = 0.85
 COMPARED_ROWS = 256  # of a product
+ATTENTION_ELEMENTS = 1 << 25  # of the keys of one head
+CACHE_BYTES = 60e6
 ROUNDED = {"f16": 2e-3, "bf16": 1e-2, "f32": 2e-5}  # errors that are not looked at
 
 
@@ -125,6 +128,60 @@ def of_product(seed, name, folder, gpu):
     return case
 
 
+def drawn_attention(seed):
+    """Batch, queries, heads, heads of keys, keys, elements of a head, element type."""
+    import numpy as np
+
+    from cliff_cases import between, pick
+
+    random = np.random.default_rng(seed)
+    head, keys = pick(random, 64, 128, 128, 256), between(random, 1024, 131072)
+    queries = pick(random, 1, 1, 1, int(random.integers(2, 17)))
+    batch = between(random, 1, 64)
+    while batch * keys * head > ATTENTION_ELEMENTS and batch > 1:
+        batch //= 2
+    keys = keys // 64 * 64 if random.random() < 0.5 else keys
+    return batch, queries, 32, 8, keys, head, ("f16", "bf16")[random.integers(2)]
+
+
+def of_attention(seed, name, folder, gpu):
+    import torch
+    from torch.nn import functional as F
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    batch, queries, heads, shared, keys, head, dtype = drawn_attention(seed)
+    if not gpu:
+        batch, keys = 1, min(keys, 300)
+    device = "cuda" if gpu else "cpu"
+    kind = torch.float16 if dtype == "f16" else torch.bfloat16
+    torch.manual_seed(seed)
+    q, k, v = (torch.randn(batch, h, n, head, device=device).to(kind)
+               for h, n in ((heads, queries), (shared, keys), (shared, keys)))
+    path = folder / f"{name}.tsr"
+    texts = [f"{n}: {dtype}[{','.join(map(str, t.shape))}]" for n, t in (("q", q), ("k", k), ("v", v))]
+    path.write_text(f"graph attention({', '.join(texts)}) {{\n  y = attention(q, k, v)\n  return y\n}}\n")
+    folded = q.view(batch, shared, heads // shared * queries, head)
+    reference = torch.cat([F.scaled_dot_product_attention(*(t[i:i + 1].float() for t in (folded, k, v)))
+                           for i in range(batch)]).view(q.shape).cpu()
+    case = Case(name, f"{dtype} batch {batch}, {queries} queries, {keys} keys, {heads}:{shared} heads of {head}", dtype, path,
+                {"q": q.cpu(), "k": k.cpu(), "v": v.cpu()}, reference)
+    for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION) if gpu else (
+            SDPBackend.MATH,):
+        for shape in ("grouped", "folded"):
+            def call(backend=backend, rows=q if shape == "grouped" else folded):
+                with sdpa_kernel(backend):
+                    return F.scaled_dot_product_attention(rows, k, v, enable_gqa=rows is q).view(q.shape)
+
+            try:
+                case.add_peer(f"{backend.name.split('_')[0].lower()} {shape}", call, gpu)
+            except RuntimeError:
+                continue  # the kernel does not take it
+    if gpu and k.nbytes + v.nbytes > 2 * CACHE_BYTES:
+        to = torch.empty_like(k)
+        case.add_peer("copy", lambda: copied(to, k), gpu)
+    return case
+
+
 def prepare(batch):
     """All cases of a share; those that cannot be prepared, or not in time, say so."""
     import torch
@@ -146,8 +203,8 @@ def prepare(batch):
             failed.append({"name": name, "skipped": "not prepared in time"})
             continue
         try:
-            made = of_product(seed, name, folder, gpu) if batch["kind"] == "product" else of_chain(
-                batch["kind"], seed, name, folder, gpu)
+            make = {"product": of_product, "attention": of_attention}.get(batch["kind"])
+            made = make(seed, name, folder, gpu) if make else of_chain(batch["kind"], seed, name, folder, gpu)
             ready.append(made)
             compile_ahead(batch, made, cache)
         except Exception as error:  # noqa: BLE001  a peer's failure is no miss of ours
@@ -248,6 +305,7 @@ def main():
     parser.add_argument("--count", type=int, default=200, help="chains")
     parser.add_argument("--products", type=int, default=0, metavar="N", help="so many products instead of chains")
     parser.add_argument("--rows", type=int, default=0, metavar="N", help="so many norms and softmaxes instead of chains")
+    parser.add_argument("--attentions", type=int, default=0, metavar="N", help="so many attentions instead of chains")
     parser.add_argument("--only", default="", metavar="SEEDS", help="the cases of these names' numbers, with commas")
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--tessera", default="tessera", help="the command line")
@@ -263,8 +321,8 @@ def main():
         return in_waves.serve_worker(json.loads(options.worker), prepare)
     folder = options.folder or pathlib.Path(tempfile.mkdtemp(prefix="cliffs-"))
     folder.mkdir(parents=True, exist_ok=True)
-    kind, count = ("product", options.products) if options.products else ("rows", options.rows) if options.rows else (
-        "chain", options.count)
+    counts = {"product": options.products, "rows": options.rows, "attention": options.attentions, "chain": options.count}
+    kind, count = next((kind, count) for kind, count in counts.items() if count)
     seeds = [int(s) for s in options.only.split(",") if s] or [options.seed * 100000 + i for i in range(count)]
     jobs = min(options.jobs, len(seeds))
     batches = [{"name": f"share_{i}", "kind": kind, "seeds": seeds[i::jobs], "folder": str(folder),

@@ -114,7 +114,7 @@ def measure(case, path, given, reference, peers, errors):
     return row
 
 
-def steps(case, path, cache, inputs, most=3):
+def steps(case, path, cache, inputs, most=16):
     """The steps that take longest, each launched alone."""
     command = [case["tessera"], "profile", str(path), "--target", case["target"], "--json", "--cache-dir", cache,
                "--runs", "5", *(word for name, file in inputs.items() for word in ("--input", f"{name}={file}"))]
@@ -160,7 +160,7 @@ def print_summary(rows):
           f"longest compile {max(row['compile_s'] for row in done):.1f} s")
     print("\nThe longest steps of each, launched alone, the slowest model first:")
     for row in sorted(done, key=ratio):
-        for step in row.get("steps", []):
+        for step in row.get("steps", [])[:3]:
             where = " (host)" if step.get("host") else ""
             print(f"{ratio(row):5.2f} {row['name']:24} {step['us']:9.1f} us {step['gflops']:10.1f} GFLOP/s "
                   f"{step['gbs']:8.1f} GB/s {100 * step.get('of_peak', 0):4.0f} %  {step['label'][:110]}{where}")

@@ -64,12 +64,6 @@ def pixels(model_class, config_class, output="last_hidden_state", size=224, smal
     return build
 
 
-def wav2vec2(batch, shrunk):
-    model = transformers.Wav2Vec2Model(transformers.Wav2Vec2Config(num_hidden_layers=6)).eval()
-    samples = torch.randn(batch, 4000 if shrunk else 48000)
-    return zoo.OneOutput(model, ["input_values"], "last_hidden_state").eval(), {"input_values": samples}
-
-
 def whisper_encoder(batch, shrunk):
     config = transformers.WhisperConfig(encoder_layers=4, decoder_layers=1,
                                         max_source_positions=100 if shrunk else 1500)
@@ -85,6 +79,22 @@ def clip_of_frames(name, frames=16, size=112, small=32):
         return model, {"clip": torch.randn(batch, 3, frames, side, side)}
 
     return build
+
+
+def speech(model_class, config_class, **config):
+    def build(batch, shrunk):
+        model = model_class(config_class(**config)).eval()
+        samples = torch.randn(batch, 4000 if shrunk else 48000)
+        return zoo.OneOutput(model, ["input_values"], "last_hidden_state").eval(), {"input_values": samples}
+
+    return build
+
+
+def spectrogram(batch, shrunk):
+    frames = 128 if shrunk else 512
+    model = transformers.ASTModel(transformers.ASTConfig(num_hidden_layers=6, max_length=frames)).eval()
+    inputs = {"input_values": torch.randn(batch, frames, model.config.num_mel_bins)}
+    return zoo.OneOutput(model, list(inputs), "last_hidden_state").eval(), inputs
 
 
 BASE = {"hidden_size": 768, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 3072}
@@ -149,7 +159,7 @@ TRANSFORMERS = {
     "deit": pixels(T.DeiTModel, T.DeiTConfig, **PATCHES),
     "beit": pixels(T.BeitModel, T.BeitConfig, use_relative_position_bias=True, **PATCHES),
     "segformer": pixels(T.SegformerForSemanticSegmentation, T.SegformerConfig, output="logits", size=256),
-    "wav2vec2": wav2vec2,
+    "wav2vec2": speech(T.Wav2Vec2Model, T.Wav2Vec2Config, num_hidden_layers=6),
     "whisper_encoder": whisper_encoder,
     "convnextv2": pixels(T.ConvNextV2Model, T.ConvNextV2Config),
 }
@@ -188,9 +198,33 @@ MORE = {
     "regnet_y_3_2gf": vision("regnet_y_3_2gf"),
     "vgg16_bn": vision("vgg16_bn"),
 }
-KNOWN = TORCHVISION | TRANSFORMERS | MORE
+OTHERS = {
+    "s3d": clip_of_frames("s3d", size=224, small=64),
+    "focalnet": pixels(T.FocalNetModel, T.FocalNetConfig, image_size=224),
+    "levit": pixels(T.LevitModel, T.LevitConfig, small=224, image_size=224),
+    "cvt": pixels(T.CvtModel, T.CvtConfig, depth=[1, 2, 4]),
+    "hiera": pixels(T.HieraModel, T.HieraConfig, small=224),
+    "mobilevitv2": pixels(T.MobileViTV2Model, T.MobileViTV2Config, size=256, image_size=256),
+    "bit": pixels(T.BitModel, T.BitConfig, depths=[2, 3, 4, 2]),
+    "glpn": pixels(T.GLPNForDepthEstimation, T.GLPNConfig, output="predicted_depth", size=256),
+    "sam_vision": pixels(T.SamVisionModel, T.SamVisionConfig, small=512, size=512, image_size=512, hidden_size=384,
+                         num_hidden_layers=6, num_attention_heads=6, global_attn_indexes=[2, 5]),
+    "bart": text(T.BartModel, T.BartConfig, encoder_layers=3, decoder_layers=3),
+    "convbert": text(T.ConvBertModel, T.ConvBertConfig, **(BASE | {"num_hidden_layers": 4})),
+    "modernbert": text(T.ModernBertModel, T.ModernBertConfig, pad_token_id=0, **(BASE | {"intermediate_size": 1152})),
+    "rembert": text(T.RemBertModel, T.RemBertConfig, input_embedding_size=256, **(BASE | {"num_hidden_layers": 4})),
+    "mt5_encoder": text(T.MT5EncoderModel, T.MT5Config, d_model=512, num_layers=6, num_heads=6, d_kv=64, d_ff=1024),
+    "olmo2": text(T.Olmo2ForCausalLM, T.Olmo2Config, **(GROUPED | {"num_hidden_layers": 4})),
+    "cohere": text(T.CohereForCausalLM, T.CohereConfig, **(GROUPED | {"num_hidden_layers": 4})),
+    "nemotron": text(T.NemotronForCausalLM, T.NemotronConfig, **(GROUPED | {"num_hidden_layers": 4})),
+    "codegen": text(T.CodeGenForCausalLM, T.CodeGenConfig, output="logits", length=512, mask=False, n_embd=1024,
+                    n_layer=4, n_head=16, rotary_dim=32),
+    "hubert": speech(T.HubertModel, T.HubertConfig, num_hidden_layers=4),
+    "ast": spectrogram,
+}
+KNOWN = TORCHVISION | TRANSFORMERS | MORE | OTHERS
 SETS = {"all": [*TORCHVISION, *TRANSFORMERS], "torchvision": list(TORCHVISION), "transformers": list(TRANSFORMERS),
-        "more": list(MORE)}
+        "more": list(MORE), "others": list(OTHERS)}
 
 
 def build(name, batch, device="cpu", small=False):
@@ -199,7 +233,7 @@ def build(name, batch, device="cpu", small=False):
     model, inputs = KNOWN[name](batch, small)
     zoo.spread_constant_parameters(model)
     model = model.to(device)
-    image = inputs.get("image")
+    image = inputs.get("image", inputs.get("pixel_values"))
     if image is not None:
         zoo.settle_batch_norms(model, zoo.images(4, image.shape[-1]).to(device))
     return zoo.Example(model.eval(), {n: t.to(device) for n, t in inputs.items()}, ["result"], {})
