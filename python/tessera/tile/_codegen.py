@@ -248,7 +248,9 @@ class Generator(ast.NodeVisitor):
         except Error as e:
             raise self.fail(node.test, e.message, e.code, e.hint) from None
         before = self.names
+        changed = assigned([*node.body, *node.orelse])
         after: list[dict[str, Any]] = []
+        tiles: list[dict[str, Any]] = []
         done: list[Returned | None] = []
         for n, side in enumerate(sides):
             self.names = dict(before)
@@ -257,12 +259,13 @@ class Generator(ast.NodeVisitor):
                 ended.value = self.kept(ended.value)  # numbers become tiles inside of their branch
             done.append(ended)
             after.append(self.names)
+            tiles.append({name: self.kept(self.names[name]) for name in changed if name in self.names} if not leaves else {})
             if n == 0:
                 core.builder().begin_else()
         self.names = before
         if leaves:
             return self.merge_returns(node, done), True
-        self.merge_names(node, [n for n in assigned([*node.body, *node.orelse])], after)
+        self.merge_names(node, changed, after, tiles)
         return None, False
 
     def merge_returns(self, node: ast.If, done: list[Returned | None]) -> Returned | None:
@@ -295,7 +298,8 @@ class Generator(ast.NodeVisitor):
         parts = flatten(value) if value is not None else None
         return described(parts) if parts else repr(value)
 
-    def merge_names(self, node: ast.If, names: list[str], after: list[dict[str, Any]]) -> None:
+    def merge_names(self, node: ast.If, names: list[str], after: list[dict[str, Any]], tiles: list[dict[str, Any]]) -> None:
+        """`tiles`: what the branches assign, where numbers are tiles, for numbers that differ."""
         merged: list[tuple[str, Any, int]] = []
         parts: list[list[tensor]] = [[], []]
         for name in names:
@@ -308,15 +312,17 @@ class Generator(ast.NodeVisitor):
                 continue
             flat = [flatten(v) for v in values]
             if flat[0] is None or flat[1] is None:
-                if value_of(values[0]) == value_of(values[1]):
+                if flat[0] is flat[1] and value_of(values[0]) == value_of(values[1]):
                     self.names[name] = values[0]
                     continue
+                flat = [flatten(t[name]) for t in tiles]
+            if flat[0] is None or flat[1] is None or len(flat[0]) != len(flat[1]):
                 raise self.fail(node, f"{name} is {values[0]!r} in one branch and {values[1]!r} in the other")
             for a, b in zip(flat[0], flat[1]):
                 if a.description != b.description:
                     raise self.fail(node, f"Mismatched type for {name} between then block ({a.description}) and else block "
                                     f"({b.description})", "E0208")
-            merged.append((name, values[0], len(flat[0])))
+            merged.append((name, tiles[0][name], len(flat[0])))
             parts[0] += flat[0]
             parts[1] += flat[1]
         made = [tensor(v) for v in core.builder().end_if([t.handle for t in parts[0]], [t.handle for t in parts[1]])]
