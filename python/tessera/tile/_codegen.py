@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import inspect
 import operator
 from collections.abc import Callable, Iterator
@@ -90,6 +91,11 @@ def returns(nodes: list[ast.stmt]) -> bool:
     return any(isinstance(child, ast.Return) for node in nodes for child in ast.walk(node))
 
 
+def gives(nodes: list[ast.stmt]) -> bool:
+    """Whether a value may be returned."""
+    return any(isinstance(child, ast.Return) and child.value is not None for node in nodes for child in ast.walk(node))
+
+
 def ends(nodes: list[ast.stmt]) -> bool:
     """Whether it always ends in a return."""
     last = nodes[-1] if nodes else None
@@ -167,8 +173,12 @@ class Generator(ast.NodeVisitor):
             rest = nodes[n + 1:]
             if isinstance(node, ast.If):
                 done, over = self.branch(node, rest)
-            elif isinstance(node, ast.For) and returns(node.body):
-                done, over = self.loop_with_returns(node, rest)
+            elif isinstance(node, (ast.For, ast.While)) and returns(node.body):
+                node.body, whole = self.without_dead_returns(node.body, assigned([node])), node.body
+                try:
+                    done, over = self.loop_with_returns(node, rest)
+                finally:
+                    node.body = whole
             else:
                 made = self.visit(node)
                 done, over = (made, True) if isinstance(made, Returned) else (None, False)
@@ -243,10 +253,9 @@ class Generator(ast.NodeVisitor):
         sides = [list(node.body), list(node.orelse)]
         if leaves:
             sides = [side if ends(side) else [*side, *rest] for side in sides]
-        try:
-            core.builder().begin_if(condition.handle)
-        except Error as e:
-            raise self.fail(node.test, e.message, e.code, e.hint) from None
+        swapped = leaves and gives(sides[1]) and not gives(sides[0])  # zeros for the other come after
+        self.begin_if(node.test, condition.logical_not() if swapped else condition)
+        sides = sides[::-1] if swapped else sides
         before = self.names
         changed = assigned([*node.body, *node.orelse])
         after: list[dict[str, Any]] = []
@@ -268,6 +277,15 @@ class Generator(ast.NodeVisitor):
         self.merge_names(node, changed, after, tiles)
         return None, False
 
+    def begin_if(self, test: ast.expr, condition: tensor) -> None:
+        if condition.shape:
+            raise self.fail(test, "Boolean value of Tensor with more than one value is ambiguous", "E0208",
+                            "use where() to select element by element", UnsupportedLanguageConstruct)
+        try:
+            core.builder().begin_if(condition.handle)
+        except Error as e:
+            raise self.fail(test, e.message, e.code, e.hint) from None
+
     def merge_returns(self, node: ast.If, done: list[Returned | None]) -> Returned | None:
         values = [d.value if d is not None else None for d in done]
         if values[0] is None and values[1] is None:
@@ -276,20 +294,20 @@ class Generator(ast.NodeVisitor):
         like = values[0] if values[0] is not None else values[1]
         parts = [flatten(v) if v is not None else None for v in values]
         if values[0] is None or values[1] is None:  # one side returns nothing: what is there then is not defined
-            return self.merge_with_nothing(node, like, values[0] is None)
+            if values[0] is None:
+                raise self.fail(node, f"Inconsistent return types: None and {self.said(like)}", "E0208")
+            return self.merge_with_nothing(node, like)
         if parts[0] is None or parts[1] is None or [t.description for t in parts[0]] != [t.description for t in parts[1]]:
             raise self.fail(node, f"Inconsistent return types: {self.said(values[0])} and {self.said(values[1])}", "E0208")
         made = core.builder().end_if([t.handle for t in parts[0]], [t.handle for t in parts[1]])
         return Returned(unflatten(like, [tensor(v) for v in made]))
 
-    def merge_with_nothing(self, node: ast.If, like: Any, first: bool) -> Returned:
+    def merge_with_nothing(self, node: ast.If, like: Any) -> Returned:
         parts = flatten(like)
         if parts is None or any(t.dtype.is_ptr() for t in parts):
             raise self.fail(node, f"Inconsistent return types: {self.said(like)} and None", "E0208")
         zeros = [core.full(list(t.shape), 0, t.dtype) for t in parts]
-        sides = [[t.handle for t in side] for side in ((zeros, parts) if first else (parts, zeros))]
-        if first:
-            raise self.fail(node, f"Inconsistent return types: None and {self.said(like)}", "E0208")
+        sides = [[t.handle for t in side] for side in (parts, zeros)]
         return Returned(unflatten(like, [tensor(v) for v in core.builder().end_if(*sides)]))
 
     @staticmethod
@@ -320,8 +338,11 @@ class Generator(ast.NodeVisitor):
                 raise self.fail(node, f"{name} is {values[0]!r} in one branch and {values[1]!r} in the other")
             for a, b in zip(flat[0], flat[1]):
                 if a.description != b.description:
-                    raise self.fail(node, f"Mismatched type for {name} between then block ({a.description}) and else block "
-                                    f"({b.description})", "E0208")
+                    was = self.said(self.kept(self.names[name])) if name in self.names else None
+                    redefined = [f"initial value for `{name}` is of type {was}, but the {side} block redefines it as {self.said(v)}: "
+                                 for side, v in zip(("then", "else"), values) if was is not None and self.said(v) != was]
+                    raise self.fail(node, "".join(redefined[:1]) + f"Mismatched type for {name} between then block ({a.description}) "
+                                    f"and else block ({b.description})", "E0208")
             merged.append((name, tiles[0][name], len(flat[0])))
             parts[0] += flat[0]
             parts[1] += flat[1]
@@ -348,6 +369,10 @@ class Generator(ast.NodeVisitor):
             self.names[name] = self.kept(self.names[name])
         likes = {n: self.names[n] for n in carried if flatten(self.names[n]) is not None}
         flat = [t for like in likes.values() for t in flatten(like) or []]
+        bounds = [value_of(x) for x in (steps.start, steps.end, steps.step)]
+        if any(isinstance(b, float) or isinstance(b, tensor) and (b.shape or not b.dtype.is_int()) for b in bounds):
+            kinds = ", ".join(str(to_tensor(b).type) for b in bounds)
+            raise TypeError(f"For loop bounds and step must all be ints, are ({kinds})")
         start, end, step = (core.operand(x) for x in (steps.start, steps.end, steps.step))
         began = [tensor(v) for v in core.builder().begin_for(start, end, step, [t.handle for t in flat])]
         before = self.names
@@ -385,7 +410,8 @@ class Generator(ast.NodeVisitor):
             return value_of(steps)
         bounds = [value_of(x) for x in (steps.start, steps.end, steps.step)]
         if any(isinstance(b, tensor) for b in bounds):
-            raise self.fail(node.iter, "static_range() takes numbers that are known when the kernel is compiled")
+            raise self.fail(node.iter, "what is used as tl.static_range start, end or step value is not a constexpr: a number "
+                            "that is known when the kernel is compiled")
         return [constexpr(i) for i in range(*bounds)]
 
     def unroll(self, node: ast.For, steps: Any) -> None:
@@ -393,7 +419,39 @@ class Generator(ast.NodeVisitor):
             self.assign(node.target, item)
             self.block(node.body)
 
-    def loop_with_returns(self, node: ast.For, rest: list[ast.stmt]) -> tuple[Returned | None, bool]:
+    def without_dead_returns(self, nodes: list[ast.stmt], changing: list[str]) -> list[ast.stmt]:
+        """Without the branches that return but never run, as constants that are not `changing` say."""
+        made: list[ast.stmt] = []
+        for node in nodes:
+            if not isinstance(node, (ast.If, ast.For, ast.While)) or not returns([node]):
+                made.append(node)
+                continue
+            if isinstance(node, ast.If) and self.is_known(node.test, changing):
+                side = node.body if value_of(self.visit(node.test)) else node.orelse
+                made += self.without_dead_returns(side, changing)
+                continue
+            part = copy.copy(node)
+            part.body, part.orelse = (self.without_dead_returns(side, changing) for side in (node.body, node.orelse))
+            made.append(part)
+        return made
+
+    def is_known(self, test: ast.expr, changing: list[str]) -> bool:
+        """Whether it is made of constants alone."""
+        for part in ast.walk(test):
+            if isinstance(part, ast.Name):
+                held = self.names.get(part.id, self.scope.get(part.id))
+                if part.id in changing or not isinstance(held, constexpr):
+                    return False
+            elif isinstance(part, (ast.Call, ast.Attribute, ast.Subscript, ast.Lambda)):
+                return False
+        return True
+
+    def loop_with_returns(self, node: ast.For | ast.While, rest: list[ast.stmt]) -> tuple[Returned | None, bool]:
+        if not returns(node.body):
+            self.visit(node)
+            return None, False
+        if isinstance(node, ast.While):
+            raise self.fail(node, _NO_RETURN, kind=UnsupportedLanguageConstruct)
         steps = self.visit(node.iter)
         if not isinstance(steps, core.static_range) and not isinstance(value_of(steps), (tuple, list)):
             raise self.fail(node, _NO_RETURN, kind=UnsupportedLanguageConstruct)
@@ -403,8 +461,6 @@ class Generator(ast.NodeVisitor):
     def visit_While(self, node: ast.While) -> None:
         if node.orelse:
             raise self.fail(node, "kernels have no else of a loop")
-        if returns(node.body):
-            raise self.fail(node, _NO_RETURN, kind=UnsupportedLanguageConstruct)
         carried = [n for n in assigned(node.body) if n in self.names]
         likes = {n: self.kept(self.names[n]) for n in carried}
         likes = {n: like for n, like in likes.items() if flatten(like) is not None}
@@ -434,7 +490,7 @@ class Generator(ast.NodeVisitor):
         if name in self.scope:
             value = self.scope[name]
             if isinstance(value, (bool, int, float)) and not isinstance(value, type):
-                raise NameError(f"{name} is a global variable of Python; make it tl.constexpr({value})")
+                raise NameError(f"Cannot access global variable {name} from within @jit'ed function: make it tl.constexpr({value})")
             fn = self.function.fn
             around = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
             self.depend(around.get(name, fn.__globals__), name, value)
@@ -548,7 +604,7 @@ class Generator(ast.NodeVisitor):
         condition = self.visit(node.test)
         if not isinstance(condition, tensor):
             return self.visit(node.body if value_of(condition) else node.orelse)
-        core.builder().begin_if(condition.handle)
+        self.begin_if(node.test, condition)
         first = self.kept(self.visit(node.body))
         core.builder().begin_else()
         second = self.kept(self.visit(node.orelse))

@@ -294,6 +294,8 @@ class tensor:
                 continue
             elif not (isinstance(k, slice) and k == slice(None)):
                 raise ValueError(f"unsupported tensor index: {k}: a tile is indexed by ':' and None alone")
+            elif not self.shape:
+                continue
             elif axis >= len(made.shape):
                 raise ValueError(f"{len(keys)} indices for {self!r}")
             axis += 1
@@ -356,6 +358,9 @@ def full(shape: Sequence[int], value: Any, dtype: dtype) -> tensor:
         if value.numel != 1:
             raise ValueError("only accepts size-1 tensor")
         value = reshape(value, []) if value.shape else value
+    if dtype is None and not isinstance(value, tensor):
+        raise ValueError("dtype must be specified when value is not a tensor")
+    dtype = value.dtype if dtype is None else dtype
     if dtype.is_int() and not isinstance(value, tensor) and (isinstance(value, float) or value < 0 and dtype.is_int_unsigned()):
         raise TypeError(f"full() of {dtype} takes numbers that it holds, not {value}")
     return tensor(builder().full(_powers_of_two(shape_of([shape])), operand(value), dtype.core))
@@ -366,6 +371,12 @@ def _powers_of_two(shape: list[int]) -> list[int]:
         if size < 1 or size & size - 1:
             raise ValueError(f"Shape element {i} must be a power of 2, and is {size}")
     return shape
+
+
+def checked_axis(axis: Any, rank: int) -> int:
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        raise ValueError(f"invalid axis {axis}. Expected {-rank} <= axis < {rank}")
+    return axis
 
 
 def _toward_zero(x: "tensor", kind: dtype) -> "tensor":
@@ -382,7 +393,7 @@ def _cast_pointer(x: "tensor", kind: dtype, bitcast: bool) -> "tensor":
         if x.dtype == kind and x.const == kind.const:
             return x
         if not x.dtype.is_ptr() and x.dtype.primitive_bitwidth != 64 and (bitcast or not x.dtype.is_int()):
-            raise TypeError(f"{x.dtype} cannot become a pointer")
+            raise AssertionError(f"cannot cast {x.dtype} to {kind}")
         if isinstance(kind.element_ty, types.pointer_type):
             if kind.element_ty.element_ty.is_ptr():
                 raise TypeError(f"{kind}: pointers point to pointers, and those to elements")
@@ -392,7 +403,7 @@ def _cast_pointer(x: "tensor", kind: dtype, bitcast: bool) -> "tensor":
         return made
     if kind.is_int() and (kind.primitive_bitwidth == 64 or kind.is_bool()):
         return tensor(builder().cast(builder().address(x.handle), kind.core))
-    raise TypeError(f"{x.dtype} cannot become {kind}")
+    raise AssertionError(f"cannot cast {x.dtype} to {kind}")
 
 
 @builtin
@@ -405,9 +416,10 @@ def cast(input: Any, dtype: dtype, fp_downcast_rounding: Any = None, bitcast: bo
         return _cast_pointer(x, kind, bitcast)
     if fp_downcast_rounding is not None:
         if fp_downcast_rounding not in ("rtne", "rtz"):
-            raise ValueError(f"floats are rounded \"rtne\" or \"rtz\", not {fp_downcast_rounding!r}")
+            raise ValueError(f"Invalid rounding mode: {fp_downcast_rounding}. Supported rounding modes are 'rtne' and 'rtz'.")
         if not (x.dtype.is_floating() and kind.is_floating() and kind.primitive_bitwidth < x.dtype.primitive_bitwidth):
-            raise ValueError(f"fp_downcast_rounding is for floats that become narrower, not for {x.dtype} to {kind}")
+            raise ValueError("fp_downcast_rounding should be set only for truncating fp conversions. Source scalar type is "
+                             f"{x.dtype} and destination type is {kind}")
         if fp_downcast_rounding == "rtz":
             return _toward_zero(x, kind)
     if bitcast:
@@ -476,6 +488,8 @@ def reshape(input: Any, *shape: Any, can_reorder: bool = False) -> tensor:
     if -1 in sizes:
         rest = functools.reduce(operator.mul, (s for s in sizes if s != -1), 1)
         sizes[sizes.index(-1)] = input.numel // rest
+    if functools.reduce(operator.mul, sizes, 1) != input.numel:
+        raise ValueError(f"reshape() cannot change total number of elements in tensor: {list(input.shape)} to {sizes}")
     _powers_of_two(sizes)
     return as_const(tensor(builder().reshape(input.handle, sizes)), input)
 
@@ -506,6 +520,8 @@ def unsqueeze(x: tensor, dim: int) -> tensor: return expand_dims(x, dim)  # type
 def permute(input: tensor, *dims: Any) -> tensor:
     if len(shape_of(dims)) != len(input.shape):
         raise ValueError("permute dims must have the same length as input shape")
+    if sorted(d % len(input.shape) for d in shape_of(dims)) != [*builtins.range(len(input.shape))]:
+        raise ValueError(f"permute dims must be a permutation of 0, 1, ..., n-1, but were {tuple(shape_of(dims))}")
     return as_const(tensor(builder().permute(input.handle, shape_of(dims))), input)
 
 
@@ -550,6 +566,13 @@ def interleave(a: Any, b: Any) -> tensor:
 @member
 @builtin
 def gather(src: tensor, index: tensor, axis: int) -> tensor:
+    rank = len(src.shape)
+    if not index.dtype.is_int():
+        raise AssertionError(f"index must be an integer tensor, not {index.type}")
+    if len(index.shape) != rank:
+        raise AssertionError(f"source and index tensors must have the same rank: {list(src.shape)} and {list(index.shape)}")
+    if not -rank <= axis < rank:
+        raise AssertionError(f"gather axis {axis} must be < source rank ({rank})")
     return tensor(builder().gather(src.handle, index.handle, axis))
 
 
@@ -558,6 +581,9 @@ def gather(src: tensor, index: tensor, axis: int) -> tensor:
 def where(condition: Any, x: Any, y: Any) -> tensor:
     _check_range(x, y)
     _check_range(y, x)
+    kinds = [v.dtype for v in (x, y) if isinstance(v, tensor)]
+    if builtins.any(k.is_ptr() for k in kinds) and (len(kinds) == 1 or kinds[0] != kinds[1]):
+        raise TypeError(f"invalid operands of type {dtype_of(x)} and {dtype_of(y)}")
     return as_const(tensor(builder().select(operand(condition), operand(x), operand(y))), x, y)
 
 
@@ -631,6 +657,7 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False) -> A
         raise ValueError("one element is not reduced")
     if axis is None:
         xs, axis = [ravel(x) for x in xs], 0
+    checked_axis(axis, len(xs[0].shape))
     made = [tensor(v) for v in builder().end_reduce(_combine(xs, combine_fn), int(axis), keep_dims and len(xs[0].shape) == len(shape))]
     if keep_dims and len(xs[0].shape) != len(shape):
         made = [reshape(to_tensor(m), [1] * len(shape)) for m in made]
@@ -641,6 +668,7 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False) -> A
 @builtin
 def associative_scan(input: Any, axis: int, combine_fn: Any, reverse: bool = False) -> Any:
     xs = list(broadcast_all(*_as_list(input)))
+    checked_axis(axis, len(xs[0].shape))
     made = [tensor(v) for v in builder().end_scan(_combine(xs, combine_fn), int(axis), reverse)]
     return tuple(made) if isinstance(input, (tuple, list)) else made[0]
 

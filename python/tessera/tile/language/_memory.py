@@ -19,7 +19,7 @@ def load(pointer: Any, mask: Any = None, other: Any = None, boundary_check: Any 
         raise ValueError(f"Padding option {padding_option} not supported")
     if isinstance(pointer, block_pointer):
         if mask is not None or other is not None:
-            raise ValueError("a block pointer is loaded without mask and other")
+            raise ValueError("`mask` and `other` arguments cannot be specified for loading block pointers")
         at, inside = pointer.places(boundary_check)
         nan = padding_option == "nan"
         if nan and not pointer.element.is_floating():
@@ -63,7 +63,11 @@ def store(pointer: Any, value: Any, mask: Any = None, boundary_check: Any = (), 
     _check_hints(cache_modifier, ("", ".wb", ".cg", ".cs", ".wt"), eviction_policy)
     if isinstance(pointer, block_pointer):
         if mask is not None:
-            raise ValueError("a block pointer is stored to without a mask")
+            raise ValueError("`mask` and `other` arguments cannot be specified for storing block pointers")
+        if isinstance(value, tensor) and value.shape and list(value.shape) != pointer.block:
+            raise AssertionError(f"Block shape({pointer.block}) and value shape({list(value.shape)}) mismatch")
+        if isinstance(value, tensor) and value.dtype != pointer.element:
+            raise AssertionError(f"Block element type({pointer.element}) and value element type({value.dtype}) mismatch")
         at, inside = pointer.places(boundary_check)
         store(at, broadcast_to(to_tensor(value), pointer.block), mask=inside)
         return
@@ -134,12 +138,16 @@ class block_pointer:
         return self.offsets[axis] + arange(0, self.block[axis])[tuple(keys)]  # type: ignore[no-any-return]
 
     def places(self, checked: Sequence[int]) -> tuple[tensor, tensor | None]:
+        if any(not 0 <= axis < len(self.block) for axis in checked):
+            raise AssertionError(f"`boundary_check` must have dimensions below {len(self.block)}, not {tuple(checked)}")
+        if len(set(checked)) != len(checked):
+            raise AssertionError("Duplicate dimension in `boundary_check`")
         at: Any = self.base
         inside: Any = None
         for axis in builtins.range(len(self.block)):
             index = self.along(axis)
             at = at + index.to(types.int64) * self.strides[axis]
-            if axis in [c % len(self.block) for c in checked]:
+            if axis in checked:
                 good = (index >= 0) & (index < self.shape[axis])
                 inside = good if inside is None else inside & good
         return broadcast_to(at, self.block), inside

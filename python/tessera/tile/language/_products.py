@@ -14,6 +14,20 @@ _FORMATS = {"e4m3": types.float8e4nv, "e5m2": types.float8e5, "bf16": types.bflo
 _PER_SCALE = 32  # elements along k that one scale is for
 
 
+def _check_operands(a: tensor, b: tensor, acc: Any) -> None:
+    if len(a.shape) != len(b.shape) or len(a.shape) < 2:
+        raise AssertionError(f"input and other must have equal ranks >= 2, and have {list(a.shape)} and {list(b.shape)}")
+    if a.dtype != b.dtype and not all(t.dtype.is_fp8() or t.dtype.is_int() for t in (a, b)):
+        raise AssertionError(f"Both operands must be same dtype. Got {a.dtype} and {b.dtype}")
+    if a.shape[-1] != b.shape[-2]:
+        raise AssertionError(f"input and other must have equal reduction dimensions: {list(a.shape)} and {list(b.shape)}")
+    if a.shape[:-2] != b.shape[:-2]:
+        raise AssertionError(f"input and other must have equal batch shapes: {list(a.shape)} and {list(b.shape)}")
+    made = (*a.shape[:-1], b.shape[-1])
+    if isinstance(acc, tensor) and acc.shape != made:
+        raise AssertionError(f"accumulator shape is incompatible: {list(acc.shape)}, and the product has {list(made)}")
+
+
 @builtin
 def dot(input: tensor, other: tensor, acc: Any = None, input_precision: Any = None, allow_tf32: Any = None,
         max_num_imprecise_acc: Any = None, out_dtype: dtype = types.float32) -> tensor:
@@ -21,7 +35,10 @@ def dot(input: tensor, other: tensor, acc: Any = None, input_precision: Any = No
         raise ValueError(f"input_precision must be one of {_PRECISIONS[1:]}. Got {input_precision}")
     if input.dtype.is_int() and input.dtype.primitive_bitwidth != 8:
         raise TypeError(f"Unsupported lhs dtype {input.dtype}: products of integers are of 8 bits")
+    if input_precision is not None and allow_tf32 is not None:
+        raise AssertionError("Only one of input_precision and allow_tf32 can be specified")
     rank = len(input.shape)
+    _check_operands(input, other, acc)
     if rank > 3 and len(other.shape) == rank and input.shape[:-2] == other.shape[:-2]:  # pairs along one dimension
         a, b = (reshape(t, [t.numel // (t.shape[-2] * t.shape[-1]), *t.shape[-2:]]) for t in (input, other))
         into = None if acc is None else reshape(acc, [a.shape[0], *acc.shape[-2:]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _types as types
-from ._core import (arange, broadcast_to, builder, builtin, dtype_of, expand_dims, full, member, operand, ravel, reduce, reshape,
+from ._core import (arange, broadcast_to, builder, builtin, checked_axis, dtype_of, expand_dims, full, member, operand, ravel, reduce, reshape,
                     tensor, to_tensor, where)
 
 
@@ -83,7 +83,7 @@ def _reduced(how: str, x: tensor, axis: Any, keep_dims: bool) -> tensor:
     if axis is None:
         made = tensor(builder().reduce(how, ravel(x).handle, 0, False))
         return reshape(broadcast_to(made, [1]), [1] * rank) if keep_dims else made
-    return tensor(builder().reduce(how, x.handle, axis, keep_dims))
+    return tensor(builder().reduce(how, x.handle, checked_axis(axis, rank), keep_dims))
 
 
 def _at_least_32_bits(x: tensor) -> tensor:
@@ -124,7 +124,7 @@ def _first(better: Any, x: tensor, axis: Any, keep_dims: bool, left: bool) -> tu
     rank = len(x.shape)
     if axis is None:
         x, axis = ravel(x), 0
-    axis %= len(x.shape)
+    axis = checked_axis(axis, len(x.shape)) % len(x.shape)
     keys: list[Any] = [None] * len(x.shape)
     keys[axis] = slice(None)
     index = broadcast_to(arange(0, x.shape[axis])[tuple(keys)], list(x.shape))
@@ -221,7 +221,7 @@ def _exchange(x: tensor, step: int, descending: Any) -> tensor:
 @builtin
 def sort(x: tensor, dim: Any = None, descending: bool = False) -> tensor:
     if dim is not None and dim % len(x.shape) != len(x.shape) - 1:
-        raise ValueError("only the last dimension is sorted")
+        raise ValueError("only minor dimension is currently supported")
     n = x.shape[-1]
     length = 2
     while length <= n:
@@ -255,6 +255,8 @@ def topk(x: tensor, k: int, dim: Any = None) -> tensor:
 def histogram(input: tensor, num_bins: int, mask: Any = None) -> tensor:
     if not input.dtype.is_int():
         raise AssertionError("histogram only supports integer input")
+    if len(input.shape) != 1:
+        raise AssertionError("histogram only supports 1D input")
     hits = expand_dims(input, 1) == expand_dims(arange(0, num_bins).to(input.dtype), 0)
     if mask is not None:
         hits = hits & expand_dims(mask, 1)
