@@ -188,11 +188,13 @@ bool has_holes(const std::vector<TapsOfAxis>& axes) {
                        [](const TapsOfAxis& axis) { return axis.count() * axis.stride != axis.kernel; });
 }
 
+constexpr int64_t kMostTerms = 32;  // of an output of join_taps, which spells them out
+
 // Products of all taps, where that takes less time than all phases at once: in cycles for each place of the input; or
 // where phases have holes.
 bool worth_taps(const std::vector<TapsOfAxis>& axes, int64_t inputs, int64_t outputs) {
     constexpr double kMultiply = 0.04, kPackWindow = 0.25, kPack = 0.15, kJoin = 0.4;
-    constexpr int64_t kMostTerms = 32, kFewOutputs = 8;
+    constexpr int64_t kFewOutputs = 8;
     int64_t taps = 1, terms = 1, phases = 1;
     for (const TapsOfAxis& axis : axes) taps *= axis.kernel, terms *= axis.count(), phases *= axis.stride;
     if (terms <= kMostTerms && has_holes(axes)) return true;
@@ -267,6 +269,7 @@ Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std
         if (worth_taps(axes, of_group, each))
             return std::vector<Value*>{sum_taps(op, in, axes, cut, of_group, each, b)};
     }
+    if (has_holes(axes)) return std::vector<Value*>{};
     const Attr group(op.integer("group"));
     const int64_t groups = op.integer("group"), phases = product_of(strides), each = *channels / groups;
     Value* bias = in.size() > 2 ? in[2] : nullptr;
