@@ -37,11 +37,13 @@ class RunWatch {
     void look(std::string_view node, size_t done, size_t total) {
         if (cancel_) return;
         const auto now = Clock::now();
-        if (progress_.is_none() && now < next_) return;
+        const bool news = !progress_.is_none() && done != done_;  // counts repeat while nested graphs run
+        if (!news && now < next_) return;
         next_ = now + kSignalsEvery;
+        done_ = done;
         nanobind::gil_scoped_acquire gil;
         bool stop = PyErr_CheckSignals() != 0;
-        if (!stop && !progress_.is_none()) {
+        if (!stop && news) {
             try {
                 progress_(std::string(node), done, total);
             } catch (nanobind::python_error& e) {
@@ -55,6 +57,7 @@ class RunWatch {
     nanobind::object progress_;
     std::atomic<bool> cancel_{false};
     bool interrupted_ = false;
+    size_t done_ = 0;
     std::vector<tessera::Warning> warnings_;
     Clock::time_point next_ = Clock::now() + kSignalsEvery;
 };

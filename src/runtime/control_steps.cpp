@@ -50,7 +50,10 @@ class Run::Repetition {
             if (done_ == room_) TRY(make_room(2 * room_));
             if (done_ > 0 && !plain) context->forget_sizes();
             point(*context);
-            for (size_t s = 0; s < steps.size(); ++s) TRY(run.step(s));
+            for (size_t s = 0; s < steps.size(); ++s) {
+                TRY(run.step(s));
+                run.report(s, s + 1);
+            }
             TRY(finish(run, *context));
             if (form_.condition) go_on = *static_cast<const char*>(condition_.get()) != 0;
         }
@@ -308,7 +311,7 @@ Result<std::optional<std::vector<Datum>>> Run::run_control(const ControlStep& st
         if (!d) return std::optional<std::vector<Datum>>();
         captured.push_back(*d);
     }
-    const RunOptions options = inner_options(options_);
+    const RunOptions options = inner_options();
     auto results = [&]() -> Result<std::optional<std::vector<Datum>>> {
         if (form->graphs.size() == 2) return std::optional(TRY(nested->loaded->run_bound(captured, options)));
         return Repetition(*nested->loaded, *form, options).run(own, captured, trips, go_on);

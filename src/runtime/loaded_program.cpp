@@ -247,10 +247,7 @@ Result<std::vector<Datum>> LoadedProgram::run_planned(const std::vector<Datum>& 
     const bool done = TRY(run.replay());
     for (size_t i = 0; i < program_.steps.size() && !done; ++i) {
         TRY(run.step(i));
-        if (!options.progress) continue;
-        const Node* node = node_of(program_.steps[i]);
-        const std::string& label = node ? node->name() : std::get<KernelStep>(program_.steps[i]).label;
-        options.progress(label, i + 1, program_.steps.size());
+        run.report(i, i + 1);
     }
     return run.outputs();
 }

@@ -59,11 +59,12 @@ Run::~Run() {
     if (!goes_on_) (void)context_.stream->synchronize();  // outputs() has asked whether all went well
 }
 
-RunOptions inner_options(RunOptions outer) {
-    outer.progress = {};
-    outer.place = {};
-    outer.stream = {};
-    return outer;
+RunOptions Run::inner_options() {
+    RunOptions inner = options_;
+    if (options_.progress) inner.progress = [this](std::string_view, size_t, size_t) { report(current_, current_); };
+    inner.place = {};
+    inner.stream = {};
+    return inner;
 }
 
 Status Run::bind_input(size_t i, const Datum& input) {
@@ -149,7 +150,15 @@ Status Run::allocate(int buffer) {
 Status Run::step(size_t i) {
     if (options_.cancel && options_.cancel->load(std::memory_order_relaxed))
         return Error(Code::E0410, "the run was cancelled");
+    current_ = i;
     return std::visit([&](const auto& step) { return run(step, i); }, program_.steps[i]);
+}
+
+void Run::report(size_t i, size_t done) {
+    if (!options_.progress) return;
+    const Node* node = node_of(program_.steps[i]);
+    const std::string& label = node ? node->name() : std::get<KernelStep>(program_.steps[i]).label;
+    options_.progress(label, done, program_.steps.size());
 }
 
 Result<bool> Run::replay() {
@@ -313,6 +322,8 @@ NodeEvaluator& Run::evaluator() {
         evaluation_.max_work = options_.max_work;
         evaluation_.seed = options_.seed;
         evaluation_.cancel = options_.cancel;
+        if (options_.progress)
+            evaluation_.progress = [this](const Node&, size_t, size_t) { report(current_, current_); };
         evaluator_.emplace(evaluation_, [this](const Graph& g, const std::vector<Datum>& in, const auto& outer) {
             return nested(g, in, outer);
         });
@@ -387,7 +398,7 @@ std::optional<std::vector<Datum>> Run::nested(const Graph& graph, const std::vec
             if (!d) return {};
             given.emplace(names[inputs.size() + i]->name(), *d);
         }
-        auto results = n.loaded->run(given, inner_options(options_));
+        auto results = n.loaded->run(given, inner_options());
         return results.ok() ? std::optional(std::move(*results)) : std::nullopt;
     }
     return {};

@@ -8,9 +8,6 @@
 
 namespace tessera {
 
-// Of a program that is nested in another: what is said of the whole is not said of it.
-RunOptions inner_options(RunOptions outer);
-
 // A node for people: its name, or that of what it computes.
 inline const std::string& shown(const Node& node) { return node.name().empty() ? node.output()->name() : node.name(); }
 
@@ -27,7 +24,8 @@ class Run {
     // The inputs, bound; then each step; then the outputs.
     Status begin(const std::vector<Datum>& inputs);
     Status step(size_t i);
-    Status finish(size_t i);  // waits for a step; E0702 names the kernel
+    void report(size_t i, size_t done);  // as the run's progress
+    Status finish(size_t i);             // waits for a step; E0702 names the kernel
     // All steps at once, where what was captured before can be replayed; false where they are to be run one by one.
     Result<bool> replay();
     Result<std::vector<Datum>> outputs();
@@ -75,6 +73,8 @@ class Run {
     Status run(const CheckStep& step, size_t i);
     Status run(const InferStep& step, size_t i);
     Status run(const FoundStep& step, size_t i);
+    // For a program nested in the current step; its progress is reported as that of the step.
+    RunOptions inner_options();
     NodeEvaluator& evaluator();
     // What the evaluator may ask for of a step's node: its inputs, and what its nested graphs use from outside.
     using Values = std::vector<std::pair<const Value*, Datum>>;
@@ -102,6 +102,7 @@ class Run {
     const RunOptions& options_;
     EvaluateOptions evaluation_;
     std::optional<NodeEvaluator> evaluator_;
+    size_t current_ = 0;      // step
     std::vector<Left> left_;  // by output
     // The memory of an input; its buffer's root, -1 where it is no tensor of its own.
     struct GivenMemory {

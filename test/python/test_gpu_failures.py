@@ -50,7 +50,7 @@ assert e.hint == "the one is cuda:0" and "CUDA_VISIBLE_DEVICES=3" in e.note, e
 """, fails=True, CUDA_VISIBLE_DEVICES="3")
     on_stand_in("""
 e = refused("E0701", "there is no GPU 0: this machine has none", lambda: tessera.compile(model, target="cuda"))
-assert e.hint == "--target host runs on the processor"
+assert e.hint == "--target host runs on the CPU"
 """, fails=True, STAND_IN_GPUS="0")
 
 

@@ -82,6 +82,47 @@ def test_ctrl_c_ends_compile(after):
     assert not done
 
 
+def long_loop(trips):
+    """x -> x + 1, `trips` times."""
+    state = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
+    flag = lambda name: helper.make_tensor_value_info(name, TensorProto.BOOL, [])
+    count = helper.make_tensor_value_info("i", TensorProto.INT64, [])
+    one = helper.make_tensor("one", TensorProto.FLOAT, [], [1.0])
+    body = helper.make_graph([helper.make_node("Add", ["before", "one"], ["after"]), helper.make_node("Identity", ["go"], ["on"])],
+                             "body", [count, flag("go"), state("before")], [flag("on"), state("after")], initializer=[one])
+    graph = helper.make_graph([helper.make_node("Loop", ["trips", "", "x"], ["y"], body=body)], "g", [state("x")], [state("y")],
+                              initializer=[helper.make_tensor("trips", TensorProto.INT64, [], [trips])])
+    return tessera.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
+
+
+@pytest.mark.parametrize("make", [lambda m: m, tessera.compile], ids=["model", "executable"])
+def test_ctrl_c_ends_a_loop_that_runs(make):
+    model = make(long_loop(20_000_000))
+    started = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt():
+        started.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(0.3, interrupt)
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            model(np.zeros(2, np.float32))
+        assert time.monotonic() - started[0] < 2
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("make", [lambda m: m, tessera.compile], ids=["model", "executable"])
+def test_progress_counts_a_loop_once(make):
+    seen = []
+    [y] = make(long_loop(1000)).run({"x": np.zeros(2, np.float32)}, progress=lambda *step: seen.append(step[1:])).values()
+    assert y.tolist() == [1000, 1000] and seen == [(n + 1, len(seen)) for n in range(len(seen))]
+
+
 def test_what_progress_raises_ends_compile():
     seen = []
 

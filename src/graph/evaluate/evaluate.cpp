@@ -82,10 +82,12 @@ class Evaluation {
         const WalkPlan& walk_plan = plan->second;
         const auto& nodes = graph.nodes();
         for (size_t i = 0; i < nodes.size(); ++i) {
+            if (outermost) start(*nodes[i], i, nodes.size());
             Status done = run_node(*nodes[i], env, outermost);
             if (!done.ok()) return std::move(done).error().at(nodes[i]->where());
             for (const Value* v : walk_plan.dead[i]) env.values.erase(v);
-            if (outermost && options_.progress) options_.progress(*nodes[i], i + 1, nodes.size());
+            if (outermost) ++done_;
+            if (node_ && options_.progress) options_.progress(*node_, done_, total_);
         }
         std::vector<Datum> outputs;
         for (const Value* v : graph.outputs()) outputs.push_back(*TRY(value_of(v, env)));
@@ -94,6 +96,9 @@ class Evaluation {
     }
 
     Result<std::vector<Datum>> call(const OpCall& c, const Environment* env);
+
+    // The outermost node that runs next; progress names it while its nested graphs run.
+    void start(const Node& node, size_t done, size_t total) { node_ = &node, done_ = done, total_ = total; }
 
     Status run_node(const Node& node, Environment& env, bool outermost) {
         TRY(spend(kWorkPerNode));
@@ -181,6 +186,8 @@ class Evaluation {
     int64_t spent_ = 0;
     uint64_t random_count_ = 0;
     int depth_ = 0, level_ = 0;
+    const Node* node_ = nullptr;  // outermost, that runs
+    size_t done_ = 0, total_ = 0;
 };
 
 class OpContext : public EvalContext {
@@ -293,6 +300,7 @@ NodeEvaluator::~NodeEvaluator() = default;
 
 Result<std::vector<Datum>> NodeEvaluator::run(const Node& node, const Find& find) {
     Environment env{.kept = &find};
+    state_->evaluation.start(node, 0, 1);
     Status done = state_->evaluation.run_node(node, env, false);
     if (!done.ok()) return std::move(done).error().at(node.where());
     std::vector<Datum> results(node.output_count());
