@@ -4,7 +4,6 @@
 #include <bit>
 #include <charconv>
 
-#include "base/output_file.h"
 #include "onnx/file.h"
 #include "onnx/utf8.h"
 
@@ -298,7 +297,7 @@ Result<std::string> npy_bytes(const Tensor& tensor) {
             rows.push_back(std::move(codes));
         }
         if (rows.size() > (size_t{1} << 32) / longest)
-            return Error(Code::E0108, "{} strings of up to {} characters are too much for a .npy file", rows.size(),
+            return Error(Code::E0108, "{} strings of up to {} characters are too large for a .npy file", rows.size(),
                          longest);
         payload.assign(rows.size() * longest * 4, '\0');
         for (size_t r = 0; r < rows.size(); ++r)
@@ -325,10 +324,6 @@ Result<std::string> npy_bytes(const Tensor& tensor) {
     std::string bytes(kMagic);
     bytes += {'\x01', '\x00', static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
     return bytes + header + payload;
-}
-
-Status write_npy_file(const Tensor& tensor, const std::filesystem::path& path) {
-    return write_file(path, TRY(npy_bytes(tensor)));
 }
 
 }  // namespace tessera

@@ -15,6 +15,5 @@ Result<Tensor> read_npy(std::string_view bytes, std::optional<DType> expected = 
 Result<Tensor> read_npy_file(const std::filesystem::path& path, std::optional<DType> expected = {});
 
 Result<std::string> npy_bytes(const Tensor& tensor);
-Status write_npy_file(const Tensor& tensor, const std::filesystem::path& path);  // appears whole or not at all
 
 }  // namespace tessera

@@ -299,11 +299,6 @@ Partial partial_of(const Term& t) {
     return numbers.contains(name) ? Partial::None : nan.contains(name) ? Partial::NaN : Partial::Infinite;
 }
 
-const std::string& laws_text() {
-    static const std::string text = std::string(kTotal) + std::string(kOfNumbers) + std::string(kWidening);
-    return text;
-}
-
 const Laws& laws() {
     static const Laws all = [] {
         Laws out;

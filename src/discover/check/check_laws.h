@@ -13,8 +13,7 @@ struct Laws {
     Rules of_numbers;  // likewise, where what they read are numbers: NaN is neither less nor the smaller
     Rules widening;    // the right side is a number at more places, or reads less: for the left side of a rule only
 };
-const Laws& laws();              // as rules, each with its exactness
-const std::string& laws_text();  // what they are read from
+const Laws& laws();  // as rules, each with its exactness
 
 // A term of one side, or a part of it.
 Term rewritten_by_laws(const Term& t, const ElementRule& element);

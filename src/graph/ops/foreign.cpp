@@ -64,7 +64,7 @@ void ForeignCall::require(bool condition, std::string_view what) {
 Status ForeignCall::finish(std::vector<Value*> results) {
     for (const auto& [name, attr] : call_.attrs)
         if (!asked_.contains(name))
-            return Error(Code::E0206, "{} has no attribute \"{}\" known here", call_.op_type, name);
+            return Error(Code::E0206, "{} has no supported attribute \"{}\"", call_.op_type, name);
     call_.result = TRY(b.finish(std::move(results)));
     return {};
 }
@@ -113,13 +113,6 @@ Value* size_along(Builder& b, Value* x, int64_t axis) {
 Value* positions_along(Builder& b, Value* x, int64_t axis) {
     Value* size = b.squeeze(size_along(b, x, axis), {0});
     return b.op("range", {b.scalar(0, DType::i64), size, b.scalar(1, DType::i64)});
-}
-
-Value* swapped_last(Builder& b, Value* x, int64_t rank) {
-    std::vector<int64_t> perm;
-    for (int64_t i = 0; i < rank; ++i) perm.push_back(i);
-    if (rank >= 2) std::swap(perm[size_t(rank - 1)], perm[size_t(rank - 2)]);
-    return b.transpose(x, perm);
 }
 
 }  // namespace tessera

@@ -64,6 +64,5 @@ inline constexpr const char* kMicrosoft = "com.microsoft";
 Value* with_activation(ForeignCall& call, Value* x, const std::string& name, const std::vector<float>& parameters);
 Value* size_along(Builder& b, Value* x, int64_t axis);       // [1], i64
 Value* positions_along(Builder& b, Value* x, int64_t axis);  // 0, 1, ... as many as x has there
-Value* swapped_last(Builder& b, Value* x, int64_t rank);     // its last two dimensions
 
 }  // namespace tessera
