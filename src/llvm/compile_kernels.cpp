@@ -43,10 +43,7 @@ Result<std::vector<std::string>> compile_all(const std::vector<PlannedKernel>& k
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
     const std::atomic<bool>* cancelled = CancelScope::current();
     in_parallel(order.size(), options.threads, [&](size_t i) {
-        if (cancelled && *cancelled) {
-            objects[order[i]] = Error(Code::E0410, "code generation was cancelled");
-            return;
-        }
+        const CancelScope scope(cancelled);
         objects[order[i]] =
             compile_module(modules[order[i]], target, options, target.machine.blocks ? Form::Assembly : Form::Object);
     });

@@ -3,11 +3,13 @@
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/OptBisect.h>
+#include <llvm/IR/PassInstrumentation.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 
+#include "base/cancel_scope.h"
 #include "base/check.h"
 
 namespace tessera::codegen {
@@ -31,16 +33,21 @@ constexpr const char* kPasses =
 constexpr const char* kFewPasses = "function(sroa,early-cse)";
 
 // The emitter lets pointers move along with loops, and gives the rest as constant offsets: what loop strength reduction
-// makes of that is no better, and takes as long as half of code generation.
+// makes of that is no better, and takes as long as half of code generation. Once cancelled, no optional pass runs.
 class WithoutStrengthReduction : public llvm::OptPassGate {
   public:
-    bool shouldRunPass(llvm::StringRef pass, llvm::StringRef) override { return pass != "Loop Strength Reduction"; }
+    bool shouldRunPass(llvm::StringRef pass, llvm::StringRef) override {
+        return pass != "Loop Strength Reduction" && !CancelScope::cancelled();
+    }
     bool isEnabled() const override { return true; }
 };
 
 void optimize(llvm::Module& module, llvm::TargetMachine& machine, int level) {
     if (level <= 0) return;
-    llvm::PassBuilder builder(&machine);
+    llvm::PassInstrumentationCallbacks callbacks;
+    callbacks.registerShouldRunOptionalPassCallback(
+        [](llvm::StringRef, const llvm::Any&) { return !CancelScope::cancelled(); });
+    llvm::PassBuilder builder(&machine, {}, {}, &callbacks);
     llvm::LoopAnalysisManager loops;
     llvm::FunctionAnalysisManager functions;
     llvm::CGSCCAnalysisManager graph;
@@ -58,6 +65,11 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine, int level) {
         passes = builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3);
     }
     passes.run(module, modules);
+}
+
+Status unless_cancelled() {
+    if (CancelScope::cancelled()) return Error(Code::E0410, "code generation was cancelled");
+    return {};
 }
 
 }  // namespace
@@ -85,15 +97,18 @@ Result<std::string> compile_module(std::span<const PlannedKernel> kernels, const
     llvm::Module module("tessera", context);
     module.setTargetTriple(target.triple);
     module.setDataLayout(machine->createDataLayout());
-    for (const PlannedKernel& planned : kernels)
+    for (const PlannedKernel& planned : kernels) {
+        TRY(unless_cancelled());
         for (size_t i = 0; i < planned.launches.size(); ++i)
             TRY(Emitter(*planned.kernel, target, options, module).emit(planned.launches[i], planned.symbols[i]));
+    }
     if (add) add(module);
     std::string problem;
     llvm::raw_string_ostream problems(problem);
     const bool broken = llvm::verifyModule(module, &problems);
     CHECK(!broken, "{}", problem);
     optimize(module, *machine, options.optimize);
+    TRY(unless_cancelled());
     if (form == Form::Text) {
         std::string text;
         llvm::raw_string_ostream(text) << module;
@@ -106,6 +121,7 @@ Result<std::string> compile_module(std::span<const PlannedKernel> kernels, const
     if (machine->addPassesToEmitFile(codegen, stream, nullptr, type))
         return Error(Code::E0604, "target {} cannot be written in this form", target.triple);
     codegen.run(module);
+    TRY(unless_cancelled());
     return std::string(bytes.begin(), bytes.end());
 }
 

@@ -336,8 +336,9 @@ void MeasuredCost::expect(const std::vector<std::vector<const Node*>>& classes) 
                 if (options_.progress) options_.progress("measure", done++, total);
                 if (!known_.contains(choice.key) || choice.again) fresh.push_back(&choice);
             }
-        in_parallel(fresh.size(), std::min(kLowered, usable_cores()),
-                    [&](size_t i) { fresh[i]->parts = parts_of(*fresh[i]->node); });
+        in_parallel(fresh.size(), std::min(kLowered, usable_cores()), [&](size_t i) {
+            if (!over(nodes_until_)) fresh[i]->parts = parts_of(*fresh[i]->node);
+        });
         std::vector<const Parts*> lowered;
         for (Choice* choice : fresh) {
             if (!choice->parts) continue;
