@@ -17,7 +17,7 @@ Result<std::vector<Value*>> copy_nodes(const Graph& from, Graph& to, const std::
         NodeSpec spec{.op = &node->op(), .inputs = {}, .attrs = node->attrs(), .outputs = node->output_count()};
         for (const auto& [name, attr] : spec.attrs)
             if (std::holds_alternative<GraphPtr>(attr))
-                return Error(Code::E0214, "graphs are nested in graph \"{}\"", from.name());
+                return Error(Code::E0214, "graph \"{}\" contains nested graphs", from.name());
         for (Value* v : node->inputs()) spec.inputs.push_back(find(v));
         Node* made = TRY(to.add(std::move(spec)));
         for (size_t i = 0; i < node->output_count(); ++i) here[node->output(i)] = made->output(i);

@@ -19,7 +19,7 @@ Status check_counts(const OpView& op) {
     }
     bool open_outputs = !def.outputs.empty() && def.outputs.back().variadic;
     if (op.output_count() > def.outputs.size() && !open_outputs)
-        return op.error(Code::E0207, "gives at most {} outputs, {} are asked for", def.outputs.size(), op.output_count());
+        return op.error(Code::E0207, "has at most {} outputs, not {}", def.outputs.size(), op.output_count());
     return {};
 }
 
@@ -37,7 +37,8 @@ Status check_attrs(const OpView& op) {
         if (!def) {
             std::string known;
             for (const AttrDef& a : op.def().attrs) known += (known.empty() ? "" : ", ") + a.name;
-            return op.error(Code::E0206, "has no attribute \"{}\"", name).hint("it takes: {}", known.empty() ? "none" : known);
+            return op.error(Code::E0206, "has no attribute \"{}\"", name)
+                .hint("it takes: {}", known.empty() ? "none" : known);
         }
         if (def->kind != attr_kind(value))
             return op.error(Code::E0206, "attribute \"{}\" must be of kind {}, is {}", name, attr_kind_name(def->kind),
@@ -57,7 +58,8 @@ Status check_types(const OpView& op) {
         if (!op.has(i)) continue;
         const ParamDef& p = def.inputs[std::min(i, def.inputs.size() - 1)];
         if (p.type == "*") continue;
-        if (!op.type(i).is_tensor()) return op.error(Code::E0208, "input {} ({}) must be a tensor, is {}", i, p.name, op.type(i));
+        if (!op.type(i).is_tensor())
+            return op.error(Code::E0208, "input {} ({}) must be a tensor, is {}", i, p.name, op.type(i));
         DType actual = op.dtype(i);
         if (auto fixed = dtype_from_name(p.type)) {
             if (actual != *fixed)
@@ -70,8 +72,9 @@ Status check_types(const OpView& op) {
             return op.error(Code::E0208, "input {} ({}) cannot be {}", i, p.name, dtype_name(actual));
         auto [it, fresh] = bound.emplace(p.type, std::pair(actual, i));
         if (!fresh && it->second.first != actual)
-            return op.error(Code::E0208, "inputs {} and {} must have one element type, have {} and {}", it->second.second, i,
-                            dtype_name(it->second.first), dtype_name(actual))
+            return op
+                .error(Code::E0208, "inputs {} and {} must have the same element type, but have {} and {}",
+                       it->second.second, i, dtype_name(it->second.first), dtype_name(actual))
                 .hint("insert a Cast");
     }
     return {};
@@ -130,7 +133,7 @@ std::optional<std::vector<Expr>> all_contents(const OpView& op, size_t i);
 
 // An integer expression of a body with its loads replaced by known contents; nullopt where that is not possible.
 class Symbolic {
-   public:
+  public:
     Symbolic(const OpView& op) : op_(op) {}
 
     std::optional<Expr> value(const Expr& e) {
@@ -139,7 +142,8 @@ class Symbolic {
             case ExprKind::Const: return is_float(e.dtype()) ? std::nullopt : std::optional(Expr(e.node().integer));
             case ExprKind::Var: return e;
             case ExprKind::Load: return element(e);
-            case ExprKind::Cast: return is_float(e.arg(0).dtype()) || is_float(e.dtype()) ? std::nullopt : value(e.arg(0));
+            case ExprKind::Cast:
+                return is_float(e.arg(0).dtype()) || is_float(e.dtype()) ? std::nullopt : value(e.arg(0));
             case ExprKind::Select: {
                 auto c = value(e.arg(0));
                 if (!c) return std::nullopt;
@@ -152,7 +156,7 @@ class Symbolic {
         }
     }
 
-   private:
+  private:
     std::optional<Expr> element(const Expr& load) {
         size_t slot = load.node().slot;
         auto known = op_.contents(slot);
@@ -170,13 +174,16 @@ class Symbolic {
     std::optional<Expr> reduction(const Expr& e) {
         if (e.node().axes.size() != 1 || is_float(e.dtype())) return std::nullopt;
         auto extent = value(e.node().axes[0].extent);
-        if (!extent || !extent->as_int() || *extent->as_int() < 1 || *extent->as_int() > kMaxContents) return std::nullopt;
+        if (!extent || !extent->as_int() || *extent->as_int() < 1 || *extent->as_int() > kMaxContents)
+            return std::nullopt;
         std::optional<Expr> total;
         for (int64_t i = 0; i < *extent->as_int(); ++i) {
             auto term = value(substitute(e.arg(0), {{e.node().axes[0].var.node().name, Expr(i)}}));
             if (!term) return std::nullopt;
-            if (!total) total = term;
-            else switch (e.node().reduce_op) {
+            if (!total)
+                total = term;
+            else
+                switch (e.node().reduce_op) {
                     case ReduceOp::Sum: total = *total + *term; break;
                     case ReduceOp::Prod: total = *total * *term; break;
                     case ReduceOp::Min: total = min(*total, *term); break;
@@ -230,7 +237,8 @@ class Symbolic {
 
 Status check_rank(const OpView& op, const Type& t) {
     if (t.is_tensor() && t.tensor().rank() > int64_t(kMaxRank))
-        return op.error(Code::E0108, "a tensor of {} dimensions, the most are {}", t.tensor().rank(), kMaxRank);
+        return op.error(Code::E0108, "a tensor of {} dimensions, more than the maximum of {}", t.tensor().rank(),
+                        kMaxRank);
     return {};
 }
 
@@ -249,7 +257,8 @@ Result<Types> infer_types(const OpView& op) {
     if (!def.infer) return without_large_sizes(op, TRY(broadcast_all(op)));
     if (has_unranked(op) && !def.has(Trait::InfersUnranked)) return by_signature(op, Shape::unknown());
     Types types = TRY(def.infer(op));
-    CHECK(types.size() >= op.output_count(), "{} infers {} types for {} outputs", def.name, types.size(), op.output_count());
+    CHECK(types.size() >= op.output_count(), "{} infers {} types for {} outputs", def.name, types.size(),
+          op.output_count());
     types.resize(op.output_count());
     for (const Type& t : types) TRY(check_rank(op, t));
     return without_large_sizes(op, std::move(types));

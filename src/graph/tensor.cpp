@@ -15,12 +15,14 @@ constexpr int64_t kMaxElements = int64_t{1} << 48;  // far over any memory; keep
 }  // namespace
 
 Result<int64_t> element_count(const Sizes& sizes) {
-    if (sizes.size() > kMaxRank) return Error(Code::E0108, "{} dimensions, the most are {}", sizes.size(), kMaxRank);
+    if (sizes.size() > kMaxRank)
+        return Error(Code::E0108, "{} dimensions, more than the maximum of {}", sizes.size(), kMaxRank);
     int64_t n = 1;
     bool empty = false;
     for (int64_t s : sizes) {
         if (s < 0) return Error(Code::E0108, "a size of {} in {}", s, to_string(sizes));
-        if (s == 0) empty = true;
+        if (s == 0)
+            empty = true;
         else if (__builtin_mul_overflow(n, s, &n) || n > kMaxElements)
             return Error(Code::E0108, "{} has more than 2^48 elements", to_string(sizes));
     }

@@ -152,8 +152,8 @@ class Differentiation {
         std::vector<Value*> captured = captured_by(n), out;
         for (Value* v : captured)
             if (is_active(current(v, map)) && current(v, map) != v)
-                return Error(Code::E0202, "Gradient: a graph nested in {} reads \"{}\", which is fed", n.where(),
-                             v->name());
+                return Error(Code::E0202, "Gradient: a graph nested in {} reads \"{}\", which the gradient replaces",
+                             n.where(), v->name());
         std::erase_if(captured, [&](const Value* v) { return !is_active(v); });
         if (!active && captured.empty()) return {};
         if (same)

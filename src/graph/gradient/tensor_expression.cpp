@@ -62,7 +62,7 @@ class Naming {
             }
             found = place_of(all_, name);
             if (!found) {
-                b_.fail(Error(Code::E0202, "Gradient: the size {} is not one of the inputs' own", name));
+                b_.fail(Error(Code::E0202, "Gradient: the size {} is not a dimension of an input", name));
                 return names;
             }
             Value* shape = b_.op("shape", {all_[found->first]});

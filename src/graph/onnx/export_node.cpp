@@ -112,8 +112,9 @@ Status OnnxExporter::write_node(Node& node, onnx::Graph& out) {
     OnnxCall call{form.name, target, node.inputs(), node.attrs(), node.output_count(), build, {}};
     size_t before = graph.nodes().size();
     for (auto change = form.changes.rbegin(); change != form.changes.rend() && change->opset > target; ++change) {
-        Status changed = change->down ? change->down(call)
-                                      : Error(Code::E0214, "{} has no form before opset {}", form.name, change->opset);
+        Status changed = change->down
+                             ? change->down(call)
+                             : Error(Code::E0214, "{} cannot be expressed before opset {}", form.name, change->opset);
         if (changed.ok()) changed = build.status();
         if (!changed.ok()) return needs(form.domain, change->opset, std::move(changed).error().at(place));
     }

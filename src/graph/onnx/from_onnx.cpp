@@ -31,7 +31,7 @@ Status OnnxImporter::read_opsets(const std::vector<onnx::OpsetImport>& imports, 
         if (import.version < 1 || import.version > 1'000'000)
             return Error(Code::E0202, "{} imports version {} of domain \"{}\"", of, import.version, import.domain);
         if (domain.empty() && import.version > onnx::newest_opset(""))
-            return Error(Code::E0202, "{} needs opset {}; the newest one known here is {}", of, import.version,
+            return Error(Code::E0202, "{} needs opset {}; the newest supported one is {}", of, import.version,
                          onnx::newest_opset(""))
                 .hint("export the model with opset {} or older", onnx::newest_opset(""));
         auto [it, added] = opsets.emplace(domain, static_cast<int>(import.version));

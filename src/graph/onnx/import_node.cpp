@@ -116,7 +116,7 @@ Result<Attr> OnnxImporter::read_attr(const onnx::Node& node, const onnx::Attribu
                 return Attr(TRY(import_nested(*a.g, lookup, at, nested_input_types(node, a.g->inputs.size(), inputs))));
             break;
         default:
-            return Error(Code::E0206, "attribute {} is of kind {}, which no operator takes", a.name,
+            return Error(Code::E0206, "attribute {} is of kind {}, which no operator accepts", a.name,
                          attribute_type_name(a.type));
     }
     return Error(Code::E0206, "attribute {} is declared as {} but has no value", a.name, attribute_type_name(a.type));
@@ -163,7 +163,7 @@ Result<std::vector<Value*>> OnnxImporter::read_inputs(const onnx::Node& node, Sc
 
 Error OnnxImporter::unknown_op(const onnx::Node& node, const std::string& domain, const Scope& scope) const {
     auto version = scope.opsets->find(domain);
-    Error error(Code::E0201, "{} is not an operator of domain {} known here (opset {})", node.op_type,
+    Error error(Code::E0201, "{} is not a supported operator of domain {} (opset {})", node.op_type,
                 shown_domain(domain),
                 version == scope.opsets->end() ? "not imported" : std::to_string(version->second));
     std::vector<std::string_view> names, domains;
@@ -176,10 +176,10 @@ Error OnnxImporter::unknown_op(const onnx::Node& node, const std::string& domain
     }
     if (names.empty())
         return std::move(error).hint(
-            "operators of other domains can be given as functions inside the model (ModelProto.functions)");
+            "operators of other domains can be defined by functions in the model (ModelProto.functions)");
     if (std::string near = nearest(node.op_type, names); !near.empty())
         return std::move(error).hint("did you mean {}?", near);
-    return std::move(error).hint("`tessera ops` lists the operators known");
+    return std::move(error).hint("`tessera ops` lists the supported operators");
 }
 
 Status OnnxImporter::check_declared(Value& value, const std::string& name, Scope& scope, const std::string& where) {
@@ -257,14 +257,15 @@ Status OnnxImporter::import_call(const onnx::Node& node, const onnx::Function& f
         return Error(Code::E0109, "functions call each other more than {} levels deep", options_.max_depth).at(place);
     inlined_ += function.nodes.size();
     if (inlined_ > options_.max_inlined_nodes)
-        return Error(Code::E0108, "inlining the model's functions gives more than {} nodes", options_.max_inlined_nodes)
+        return Error(Code::E0108, "inlining the model's functions creates more than {} nodes",
+                     options_.max_inlined_nodes)
             .at(place);
     if (node.inputs.size() > function.inputs.size())
-        return Error(Code::E0207, "function {} takes {} inputs, {} are given", function.name, function.inputs.size(),
+        return Error(Code::E0207, "function {} takes {} inputs, but gets {}", function.name, function.inputs.size(),
                      node.inputs.size())
             .at(place);
     if (node.outputs.size() > function.outputs.size())
-        return Error(Code::E0207, "function {} has {} outputs, {} are asked for", function.name,
+        return Error(Code::E0207, "function {} has {} outputs, but the node has {}", function.name,
                      function.outputs.size(), node.outputs.size())
             .at(place);
 
@@ -313,15 +314,15 @@ Result<int> OnnxImporter::opset_of(const onnx::Node& node, const std::string& do
     const int since = onnx::first_opset(domain, node.op_type);
     auto version = scope.opsets->find(domain);
     if (version == scope.opsets->end()) {
-        TRY(contradiction(Error(Code::E0202, "{} is of domain {}, which the model does not import", node.op_type,
+        TRY(contradiction(Error(Code::E0202, "{} belongs to domain {}, which the model does not import", node.op_type,
                                 shown_domain(domain))
                               .at(where(node, scope)),
                           Code::W0202));
         return std::max(since, onnx::newest_opset(domain));
     }
     if (since <= version->second) return version->second;
-    TRY(contradiction(Error(Code::E0201, "{} came with opset {} of domain {}, the model imports opset {}", node.op_type,
-                            since, shown_domain(domain), version->second)
+    TRY(contradiction(Error(Code::E0201, "{} exists since opset {} of domain {}, but the model imports opset {}",
+                            node.op_type, since, shown_domain(domain), version->second)
                           .at(where(node, scope))
                           .hint("export the model with opset {} or newer", since),
                       Code::W0202));
@@ -335,7 +336,7 @@ Status OnnxImporter::define_made(const onnx::Node& node, const std::vector<Value
     for (size_t i = 0; i < node.outputs.size(); ++i) {
         if (node.outputs[i].empty()) continue;
         Value* value = i < made.size() ? made[i] : nullptr;
-        if (!value) return Error(Code::E0207, "{} has no output {} here", node.op_type, i).at(place);
+        if (!value) return Error(Code::E0207, "{} has no output {} in this form", node.op_type, i).at(place);
         const auto end = made.begin() + static_cast<ptrdiff_t>(i);
         const bool fresh = std::any_of(nodes.begin() + static_cast<ptrdiff_t>(before), nodes.end(),
                                        [&](const auto& n) { return n.get() == value->node(); });
@@ -412,7 +413,7 @@ Status OnnxImporter::import_node(const onnx::Node& node, Scope& scope) {
     for (size_t i = 0; i < outputs; ++i) {
         if (node.outputs[i].empty()) continue;
         if (i >= (*added)->output_count())
-            return Error(Code::E0207, "{} has no output {} here", node.op_type, i).at(place);
+            return Error(Code::E0207, "{} has no output {} in this form", node.op_type, i).at(place);
         Value* value = (*added)->output(i);
         TRY(define(node.outputs[i], value, scope, place));
         TRY(check_declared(*value, node.outputs[i], scope, place));

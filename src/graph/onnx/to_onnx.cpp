@@ -164,7 +164,7 @@ Result<onnx::Model> to_onnx(const Graph& graph, const ToOnnxOptions& options) {
     OnnxExporter::Versions versions(graph.info().domains.begin(), graph.info().domains.end());
     versions[""] = options.opset ? options.opset : graph.info().opset ? graph.info().opset : onnx::newest_opset("");
     if (options.opset < 0 || options.opset > onnx::newest_opset(""))
-        return Error(Code::E0202, "there is no opset {}; the newest one known here is {}", options.opset,
+        return Error(Code::E0202, "there is no opset {}; the newest supported one is {}", options.opset,
                      onnx::newest_opset(""));
     // What a text says of versions may be beyond what there is.
     versions[""] = std::clamp(versions[""], 1, onnx::newest_opset(""));

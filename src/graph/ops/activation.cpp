@@ -46,7 +46,8 @@ Status only_slopes_by_channel(OnnxCall& call) {
     const Shape &xs = x.tensor().shape, &s = slope.tensor().shape;
     if (maybe_scalar(s) || xs.rank() <= 2) return {};
     if (s.rank() == xs.rank() - 1 && maybe_scalar(s.slice(1, s.rank()))) return {};
-    return Error(Code::E0214, "PRelu: slopes {} for {} are not one a channel, as before opset 7", s, xs);
+    return Error(Code::E0214, "PRelu: slopes {} for {} are not one for each channel, which opsets before 7 require", s,
+                 xs);
 }
 
 const OpDef kPRelu{
@@ -123,7 +124,7 @@ const OpDef kSwiGLU{
         const Shape &a = op.shape(0), &b = op.shape(1);
         bool fits = a.rank() == b.rank();
         for (int64_t d = 0; fits && d < a.rank(); ++d) fits = !a[d].as_int() || !b[d].as_int() || a[d] == b[d];
-        if (!fits) return op.shape_error("both inputs must have one shape, have {} and {}", a, b);
+        if (!fits) return op.shape_error("both inputs must have the same shape, but have {} and {}", a, b);
         return op.same(0);
     },
     .body =
@@ -154,7 +155,7 @@ Status limits_to_attrs(OnnxCall& call) {
         if (!call.has(input)) continue;
         const Value* v = call.inputs[input];
         if (!v->is_constant() || v->tensor()->elements() != 1 || !is_float(v->tensor()->dtype()))
-            return Error(Code::E0214, "Clip: {} is no float constant, but was an attribute before opset 11", name);
+            return Error(Code::E0214, "Clip: {} is not a float constant, but was an attribute before opset 11", name);
         call.attrs[name] = float(v->tensor()->real_at(0));
     }
     call.inputs.resize(1);

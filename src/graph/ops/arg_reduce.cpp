@@ -10,7 +10,7 @@ namespace {
 Result<Types> infer_position(const OpView& op) {
     const Shape& x = op.shape(0);
     int64_t axis = TRY(op.axis(op.integer("axis"), x.rank()));
-    if (x[axis].is_int(0)) return op.shape_error("{} has no element along axis {}", x, axis);
+    if (x[axis].is_int(0)) return op.shape_error("{} is empty along axis {}", x, axis);
     Shape y = x.slice(0, axis);
     if (op.integer("keepdims")) y.push_back(1);
     return Types(Type(DType::i64, y + x.slice(axis + 1, x.rank())));

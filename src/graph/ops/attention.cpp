@@ -14,9 +14,9 @@ Result<int64_t> head_group(const OpView& op, const Dim& query_heads, const Dim& 
     if (query_heads == key_heads) return 1;
     auto q = query_heads.as_int(), k = key_heads.as_int();
     if (!q || !k)
-        return op.shape_error("the numbers of heads, {} and {}, must be known", to_string(query_heads),
+        return op.shape_error("the numbers of heads, {} and {}, must be constant", to_string(query_heads),
                               to_string(key_heads));
-    if (*q > kMaxHeads) return op.shape_error("{} heads are more than {}", *q, kMaxHeads);
+    if (*q > kMaxHeads) return op.shape_error("{} heads are more than the maximum of {}", *q, kMaxHeads);
     if (*k < 1 || *q % *k != 0) return op.shape_error("{} query heads cannot share {} key heads", *q, *k);
     return *q / *k;
 }
@@ -37,11 +37,11 @@ Result<Shape> unpacked(const OpView& op, size_t input, const char* heads_attr) {
     const Shape& x = op.shape(input);
     if (x.rank() == 4) return x;
     if (x.rank() != 3) return op.shape_error("{} must have 3 or 4 dimensions, is {}", op.def().inputs[input].name, x);
-    if (!op.has_attr(heads_attr)) return op.error(Code::E0206, "{} must be given for an input {}", heads_attr, x);
+    if (!op.has_attr(heads_attr)) return op.error(Code::E0206, "{} is required for an input {}", heads_attr, x);
     int64_t heads = op.integer(heads_attr);
     if (heads < 1) return op.error(Code::E0212, "{} is {}", heads_attr, heads);
     if (auto n = x[2].as_int(); n && *n % heads != 0)
-        return op.shape_error("{} elements of {} in {} heads", *n, x, heads);
+        return op.shape_error("{} elements of {} do not divide into {} heads", *n, x, heads);
     return Shape{x[0], heads, x[1], floor_div(x[2], heads)};
 }
 
@@ -72,16 +72,17 @@ Result<AttentionSizes> attention_sizes(const OpView& op) {
         return op.shape_error("q, k and v have the shapes {}, {} and {}", op.shape(0), op.shape(1), op.shape(2));
     if (differ(s.q[0], s.k[0]) || differ(s.k[0], s.v[0]) || differ(s.q[3], s.k[3]) || differ(s.k[1], s.v[1]) ||
         differ(s.k[2], s.v[2]))
-        return op.shape_error("q {}, k {} and v {} do not fit together", s.q, s.k, s.v);
+        return op.shape_error("q {}, k {} and v {} are incompatible", s.q, s.k, s.v);
     s.group = TRY(head_group(op, s.q[1], s.k[1]));
     s.total = s.k[2];
-    if (op.has(kPastKey) != op.has(kPastValue)) return op.error(Code::E0207, "past_key and past_value go together");
+    if (op.has(kPastKey) != op.has(kPastValue))
+        return op.error(Code::E0207, "past_key and past_value must be given together");
     if (!op.has(kPastKey)) return s;
     if (op.has(kNonpad)) return op.error(Code::E0207, "nonpad_kv_seqlen and past_key exclude each other");
     const Shape &pk = op.shape(kPastKey), &pv = op.shape(kPastValue);
     if (pk.rank() != 4 || pv.rank() != 4 || differ(pk[1], s.k[1]) || differ(pv[1], s.v[1]) || differ(pk[3], s.k[3]) ||
         differ(pv[3], s.v[3]) || differ(pk[2], pv[2]) || differ(pk[0], s.k[0]) || differ(pv[0], s.v[0]))
-        return op.shape_error("the past {} and {} do not fit k {} and v {}", pk, pv, s.k, s.v);
+        return op.shape_error("the past {} and {} are incompatible with k {} and v {}", pk, pv, s.k, s.v);
     s.total = s.total + pk[2];
     return s;
 }
@@ -259,7 +260,8 @@ const OpDef kRotaryEmbedding{
             bool bad = have.rank() != cache.rank();
             for (int64_t d = 0; !bad && d < have.rank(); ++d) bad = differ(have[d], cache[d]);
             if (bad)
-                return op.shape_error("{} has the shape {} where {} is needed", op.def().inputs[i].name, have, cache);
+                return op.shape_error("{} must have another shape: has {}, needs {}", op.def().inputs[i].name, have,
+                                      cache);
         }
         if (op.has(3) && (op.rank(3) != 2 || differ(op.shape(3)[0], x[0]) || differ(op.shape(3)[1], x[2])))
             return op.shape_error("position_ids {} for [{}, {}]", op.shape(3), to_string(x[0]), to_string(x[2]));
@@ -296,8 +298,8 @@ struct LinearSizes {
 Result<LinearSizes> linear_sizes(const OpView& op) {
     const std::string& rule = op.string("update_rule");
     bool gated = rule == "gated" || rule == "gated_delta", delta = rule == "delta" || rule == "gated_delta";
-    if (gated != op.has(kDecay)) return op.error(Code::E0207, "decay does not go with update_rule \"{}\"", rule);
-    if (delta != op.has(kBeta)) return op.error(Code::E0207, "beta does not go with update_rule \"{}\"", rule);
+    if (gated != op.has(kDecay)) return op.error(Code::E0207, "decay cannot be used with update_rule \"{}\"", rule);
+    if (delta != op.has(kBeta)) return op.error(Code::E0207, "beta cannot be used with update_rule \"{}\"", rule);
     for (size_t i : {0, 1, 2})
         if (op.rank(i) != 3)
             return op.shape_error("{} must have 3 dimensions, is {}", op.def().inputs[i].name, op.shape(i));
@@ -308,13 +310,13 @@ Result<LinearSizes> linear_sizes(const OpView& op) {
     s.group = TRY(head_group(op, s.q[1], s.k[1]));
     if (differ(s.q[3], s.k[3]) || differ(s.q[2], s.k[2]) || differ(s.k[2], s.v[2]) || differ(s.q[0], s.k[0]) ||
         differ(s.k[0], s.v[0]))
-        return op.shape_error("query {}, key {} and value {} do not fit together", s.q, s.k, s.v);
+        return op.shape_error("query {}, key {} and value {} are incompatible", s.q, s.k, s.v);
     Shape state{s.q[0], s.k[1], s.k[3], s.v[3]};
     if (op.has(kPastState)) {
         const Shape& past = op.shape(kPastState);
         bool bad = past.rank() != 4;
         for (int64_t i = 0; !bad && i < 4; ++i) bad = differ(past[i], state[i]);
-        if (bad) return op.shape_error("past_state has the shape {} where {} is needed", past, state);
+        if (bad) return op.shape_error("past_state has the shape {}, but must have {}", past, state);
     }
     int64_t heads = op.integer("kv_num_heads");
     if (gated) {
@@ -410,6 +412,9 @@ const OpDef kLinearAttention{
 
 }  // namespace
 
-std::vector<OpDef> attention_ops() { return {kAttention, kRotaryEmbedding, kLinearAttention, without_gradient(flex_attention_op(), "the graphs in it change scores, and are not followed")}; }
+std::vector<OpDef> attention_ops() {
+    return {kAttention, kRotaryEmbedding, kLinearAttention,
+            without_gradient(flex_attention_op(), "the graphs in it change scores, and are not followed")};
+}
 
 }  // namespace tessera

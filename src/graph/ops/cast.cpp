@@ -122,7 +122,7 @@ Status type_by_number(OnnxCall& call) {
         call.attrs["to"] = dtype_attr_value(t);
         return {};
     }
-    return Error(Code::E0213, "Cast: \"{}\" is no element type known here", name);
+    return Error(Code::E0213, "Cast: \"{}\" is not a known element type", name);
 }
 
 Status type_by_name(OnnxCall& call) {

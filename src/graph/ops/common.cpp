@@ -37,15 +37,19 @@ OnnxChange attr_to_input(int opset, std::string attr, size_t input) {
             if (!call.has(input)) return {};
             const Value* v = call.inputs[input];
             if (!v->is_constant())
-                return Error(Code::E0214, "{}: {} is computed, but was an attribute before opset {}", call.op_type, attr, opset);
+                return Error(Code::E0214, "{}: {} is computed, but was a constant attribute before opset {}",
+                             call.op_type, attr, opset);
             const Tensor& t = *v->tensor();
-            if (is_float(t.dtype()) && t.rank() == 0) call.attrs[attr] = float(t.real_at(0));
+            if (is_float(t.dtype()) && t.rank() == 0)
+                call.attrs[attr] = float(t.real_at(0));
             else if (is_float(t.dtype())) {
                 std::vector<float> values(t.elements());
                 for (int64_t i = 0; i < t.elements(); ++i) values[i] = float(t.real_at(i));
                 call.attrs[attr] = values;
-            } else if (t.rank() == 0) call.attrs[attr] = t.int_at(0);
-            else call.attrs[attr] = t.to_ints();
+            } else if (t.rank() == 0)
+                call.attrs[attr] = t.int_at(0);
+            else
+                call.attrs[attr] = t.to_ints();
             call.inputs[input] = nullptr;
             while (!call.inputs.empty() && !call.inputs.back()) call.inputs.pop_back();
             return {};
@@ -60,7 +64,8 @@ OnnxChange attr_added(int opset, std::string attr, Attr neutral) {
         [=](OnnxCall& call) -> Status {
             const Attr* a = find(call.attrs, attr);
             if (!a) return {};
-            if (*a != neutral) return Error(Code::E0214, "{}: {} does not exist before opset {}", call.op_type, attr, opset);
+            if (*a != neutral)
+                return Error(Code::E0214, "{}: {} does not exist before opset {}", call.op_type, attr, opset);
             call.attrs.erase(attr);
             return {};
         },
@@ -85,7 +90,8 @@ OnnxChange numpy_broadcast_from_7() {
             bool broadcasts = false;
             if (const Attr* a = find(call.attrs, "broadcast")) broadcasts = *a == Attr(int64_t{1});
             std::optional<int64_t> axis;
-            if (const Attr* a = find(call.attrs, "axis"); a && std::holds_alternative<int64_t>(*a)) axis = std::get<int64_t>(*a);
+            if (const Attr* a = find(call.attrs, "axis"); a && std::holds_alternative<int64_t>(*a))
+                axis = std::get<int64_t>(*a);
             for (const char* name : {"broadcast", "axis", "consumed_inputs"}) call.attrs.erase(name);
             if (!broadcasts || !axis || !call.has(0) || !call.has(1)) return {};
             const Type &a = call.inputs[0]->type(), &b = call.inputs[1]->type();
@@ -115,7 +121,8 @@ OnnxChange numpy_broadcast_from_7() {
     };
 }
 
-Result<std::optional<std::vector<int64_t>>> axes_from_input(const OpView& op, size_t input, int64_t rank, bool noop_when_empty) {
+Result<std::optional<std::vector<int64_t>>> axes_from_input(const OpView& op, size_t input, int64_t rank,
+                                                            bool noop_when_empty) {
     std::optional<std::vector<int64_t>> given;
     if (op.has(input)) {
         given = op.constant_ints(input);
@@ -152,8 +159,9 @@ void axis_from_front(const OpView& op, AttrMap& attrs) {
 
 Result<DType> dtype_attr(const OpView& op, std::string_view name) {
     int64_t number = op.integer(name);
-    auto t = number >= 0 && number <= std::numeric_limits<int32_t>::max() ? onnx::dtype_from_onnx(int32_t(number)) : std::nullopt;
-    if (!t) return op.error(Code::E0213, "{} is {}, which is no element type known here", name, number);
+    auto t = number >= 0 && number <= std::numeric_limits<int32_t>::max() ? onnx::dtype_from_onnx(int32_t(number))
+                                                                          : std::nullopt;
+    if (!t) return op.error(Code::E0213, "{} is {}, which is not a known element type", name, number);
     return *t;
 }
 

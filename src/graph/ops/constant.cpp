@@ -74,7 +74,8 @@ Result<std::optional<Dim>> range_extent(const OpView& op) {
         if (!known) return std::optional<Dim>{};
         double step = delta->real_at(0), count = std::ceil((limit->real_at(0) - start->real_at(0)) / step);
         if (step == 0 || std::isnan(count) || count > double(int64_t{1} << 48))
-            return op.error(Code::E0407, "{} to {} by {} has no end", start->real_at(0), limit->real_at(0), step);
+            return op.error(Code::E0407, "the range from {} to {} in steps of {} is infinite", start->real_at(0),
+                            limit->real_at(0), step);
         return std::optional<Dim>(Dim(count > 0 ? int64_t(count) : 0));
     }
     auto a = op.contents(0), b = op.contents(1), c = op.contents(2);

@@ -26,9 +26,9 @@ const OpDef kIf{
     .infer = [](const OpView& op) -> Result<Types> {
         const auto &a = op.graph("then_branch").outputs(), &b = op.graph("else_branch").outputs();
         if (!op.graph("then_branch").inputs().empty() || !op.graph("else_branch").inputs().empty())
-            return op.error(Code::E0207, "its branches must take no inputs");
+            return op.error(Code::E0207, "the branches must not take inputs");
         if (a.size() != b.size() || a.size() < op.output_count())
-            return op.error(Code::E0207, "its branches give {} and {} outputs, {} are asked for", a.size(), b.size(),
+            return op.error(Code::E0207, "the branches have {} and {} outputs, but the node has {}", a.size(), b.size(),
                             op.output_count());
         Types types;
         for (size_t i = 0; i < a.size(); ++i) {
@@ -92,10 +92,12 @@ const OpDef kLoop{
         const Graph& body = op.graph("body");
         size_t carried = carried_count(op);
         if (body.inputs().size() != carried + 2)
-            return op.error(Code::E0207, "its body takes {} inputs, not an iteration number, a condition and {} values",
+            return op.error(Code::E0207,
+                            "the body takes {} inputs instead of an iteration number, a condition and {} values",
                             body.inputs().size(), carried);
         if (body.outputs().size() < carried + 1 || body.outputs().size() - 1 < op.output_count())
-            return op.error(Code::E0207, "its body gives {} outputs; {} values are carried, {} outputs are asked for",
+            return op.error(Code::E0207,
+                            "the body has {} outputs, but {} values are carried and the node has {} outputs",
                             body.outputs().size(), carried, op.output_count());
         Types types;
         for (size_t i = 0; i + 1 < body.outputs().size(); ++i) {
@@ -106,7 +108,7 @@ const OpDef kLoop{
                 continue;
             }
             if (!inside.is_tensor())
-                return op.error(Code::E0208, "output {} collects tensors, its body gives {}", i, inside);
+                return op.error(Code::E0208, "output {} collects tensors, but the body returns {}", i, inside);
             auto trips = op.has(0) && !op.has(1) ? op.constant_ints(0) : std::nullopt;
             Dim count = trips && trips->size() == 1 ? Dim(std::max<int64_t>((*trips)[0], 0)) : op.fresh(i, 0);
             types.push_back(stacked(inside, count, 0));
@@ -172,8 +174,8 @@ const OpDef kSequenceMap{
         const Graph& body = op.graph("body");
         if (!op.type(0).is_sequence()) return op.error(Code::E0208, "input 0 must be a sequence, is {}", op.type(0));
         if (body.inputs().size() != op.input_count() || body.outputs().size() < op.output_count())
-            return op.error(Code::E0207, "its body takes {} inputs and gives {} outputs, not {} and {}",
-                            body.inputs().size(), body.outputs().size(), op.input_count(), op.output_count());
+            return op.error(Code::E0207, "the body has {} inputs and {} outputs, not {} and {}", body.inputs().size(),
+                            body.outputs().size(), op.input_count(), op.output_count());
         Types types;
         for (size_t i = 0; i < body.outputs().size(); ++i)
             types.push_back(Type::sequence(seen_outside(op, body, body.outputs()[i]->type(), i)));

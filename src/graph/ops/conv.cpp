@@ -166,7 +166,7 @@ const OpDef kDeformConv{
         int64_t spatial = y.rank() - 2, groups = op.integer("offset_group");
         if (groups < 1 || groups > (1 << 30)) return op.error(Code::E0212, "offset_group is {}", groups);
         if (auto c = op.shape(0)[1].as_int(); c && *c % groups != 0)
-            return op.shape_error("{} channels in {} offset groups", *c, groups);
+            return op.shape_error("{} channels do not divide into {} offset groups", *c, groups);
         Dim taps = op.shape(1).slice(2, y.rank()).elements() * groups;
         auto fits = [&](size_t input, const Dim& channels) -> Status {
             if (!op.has(input)) return {};
@@ -174,8 +174,8 @@ const OpDef kDeformConv{
             const Shape& given = op.shape(input);
             for (int64_t i = 0; i < needed.rank(); ++i)
                 if (given.rank() != needed.rank() || (given[i].as_int() && needed[i].as_int() && given[i] != needed[i]))
-                    return op.shape_error("{} has the shape {} where {} is needed", input == 2 ? "offset" : "mask",
-                                          given, needed);
+                    return op.shape_error("{} must have another shape: has {}, needs {}",
+                                          input == 2 ? "offset" : "mask", given, needed);
             return {};
         };
         TRY(fits(2, taps * spatial));
@@ -245,7 +245,7 @@ const OpDef kCol2im{
         if (auto c = x[1].as_int(), b = block.as_int(); c && b && *c % *b != 0)
             return op.shape_error("{} rows of {} are not a multiple of the block's {} elements", *c, x, *b);
         if (auto n = x[2].as_int(); n && blocks.as_int() && x[2] != blocks)
-            return op.shape_error("{} has {} blocks where the image has {}", x, *n, to_string(blocks));
+            return op.shape_error("{} has {} blocks, but the image has {}", x, *n, to_string(blocks));
         Shape y{x[0], floor_div(x[1], block)};
         for (const WindowAxis& axis : window->axes) y.push_back(axis.input);
         return op.like(0, y);
@@ -290,7 +290,7 @@ const OpDef kCausalConvWithState{
             const Shape& past = op.shape(3);
             for (int64_t i = 0; i < 3; ++i)
                 if (past.rank() != 3 || (past[i].as_int() && state[i].as_int() && past[i] != state[i]))
-                    return op.shape_error("past_state has the shape {} where {} is needed", past, state);
+                    return op.shape_error("past_state has the shape {}, but must have {}", past, state);
         }
         return Types{Type(op.dtype(0), x), Type(op.dtype(0), state)};
     },
@@ -334,7 +334,7 @@ Result<ConvWindow> transposed_window(const OpView& op) {
         axis.dilation = dilations[i];
         if (axis.kernel.is_int(0)) return op.error(Code::E0212, "a kernel of size 0");
         if (stated[i] && axis.kernel.as_int() && !axis.kernel.is_int(stated[i]))
-            return op.shape_error("kernel_shape has {} where the weight {} has {}", stated[i], w,
+            return op.shape_error("kernel_shape has {}, but the weight {} has {}", stated[i], w,
                                   to_string(axis.kernel));
         Dim full = (axis.output - 1) * axis.stride + extra[i] + axis.extent();
         if (same || wanted[i] >= 0) {
@@ -348,7 +348,7 @@ Result<ConvWindow> transposed_window(const OpView& op) {
             axis.input = full - axis.pad_begin - (padded ? pads[rank + i] : 0);
         }
         if (auto n = axis.input.as_int(); n && *n < 0)
-            return op.shape_error("the pads leave an output size of {} of an input {}", *n, x);
+            return op.shape_error("the pads result in an output size of {} for an input {}", *n, x);
         window.axes.push_back(axis);
     }
     return window;

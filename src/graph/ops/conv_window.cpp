@@ -92,8 +92,7 @@ Result<std::vector<int64_t>> window_ints(const OpView& op, const char* attr, siz
     if (!op.def().attr(attr)) return std::vector<int64_t>(count, fallback);
     std::vector<int64_t> list = op.ints_or(attr, {});
     if (list.empty()) return std::vector<int64_t>(count, fallback);
-    if (list.size() != count)
-        return op.error(Code::E0212, "{} has {} entries where {} are needed", attr, list.size(), count);
+    if (list.size() != count) return op.error(Code::E0212, "{} has {} entries, but needs {}", attr, list.size(), count);
     for (int64_t v : list)
         if (v < low || v > kMaxWindowInt)
             return op.error(Code::E0212, "{} has {}, which is not in [{}, 2^30]", attr, v, low);
@@ -132,7 +131,7 @@ Result<ConvWindow> weight_window(const OpView& op, size_t x, size_t w) {
     auto stated = TRY(window_ints(op, "kernel_shape", size_t(kernel.rank()), 1, 0));
     for (int64_t i = 0; i < kernel.rank(); ++i)
         if (stated[size_t(i)] && kernel[i].as_int() && !kernel[i].is_int(stated[size_t(i)]))
-            return op.shape_error("kernel_shape has {} where the weight {} has {}", stated[size_t(i)], weight,
+            return op.shape_error("kernel_shape has {}, but the weight {} has {}", stated[size_t(i)], weight,
                                   to_string(kernel[i]));
     return conv_window(op, in.slice(2, in.rank()), kernel);
 }
@@ -144,9 +143,10 @@ Result<Shape> conv_shape(const OpView& op, size_t x, size_t w) {
     if (group < 1) return op.error(Code::E0212, "group is {}", group);
     auto channels = in[1].as_int(), per_group = weight[1].as_int(), filters = weight[0].as_int();
     if (channels && per_group && (*channels % group != 0 || *channels / group != *per_group))
-        return op.shape_error("the weight {} expects {} channels in each of {} groups, the input {} has {}", weight,
+        return op.shape_error("the weight {} expects {} channels in each of {} groups, but the input {} has {}", weight,
                               *per_group, group, in, *channels);
-    if (filters && *filters % group != 0) return op.shape_error("{} filters in {} groups", *filters, group);
+    if (filters && *filters % group != 0)
+        return op.shape_error("{} filters do not divide into {} groups", *filters, group);
     return Shape{in[0], weight[0]} + window.output();
 }
 

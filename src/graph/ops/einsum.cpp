@@ -54,7 +54,7 @@ Result<Equation> parse_equation(const OpView& op) {
         bool dotted = terms[i].find("...") != std::string::npos;
         int64_t letters = int64_t(terms[i].size()) - (dotted ? 3 : 0), dots = op.rank(i) - letters;
         if (dotted ? dots < 0 : dots != 0)
-            return op.shape_error("the term \"{}\" does not fit the shape {} of input {}", terms[i], op.shape(i), i);
+            return op.shape_error("the term \"{}\" does not match the shape {} of input {}", terms[i], op.shape(i), i);
         most_dots = std::max(most_dots, dots);
         e.operands.push_back(TRY(parse_term(op, terms[i], dots)));
         for (size_t d = 0; d < e.operands[i].size(); ++d) {

@@ -66,7 +66,7 @@ Result<std::vector<Value*>> expand_flex_attention(const OpView& op, const std::v
     const DType t = op.dtype(0), precision = TRY(precision_of(op));
     const int64_t group = TRY(head_group(op, op.shape(0)[1], op.shape(1)[1]));
     auto width = op.shape(0)[3].as_int();
-    if (!op.has_attr("scale") && !width) return op.error(Code::E0214, "the width of a head is not known");
+    if (!op.has_attr("scale") && !width) return op.error(Code::E0214, "the head size must be constant");
     const double scale = op.has_attr("scale") ? op.real("scale") : 1 / std::sqrt(double(*width));
     auto modified = [&](const char* attr, Value* x) -> Result<Value*> {
         if (!op.has_attr(attr)) return x;
@@ -103,7 +103,7 @@ OpDef flex_attention_op() {
                 return op.shape_error("q, k and v must have 4 dimensions, are {}, {} and {}", q, k, v);
             if (differ(q[0], k[0]) || differ(k[0], v[0]) || differ(q[3], k[3]) || differ(k[1], v[1]) ||
                 differ(k[2], v[2]))
-                return op.shape_error("q {}, k {} and v {} do not fit together", q, k, v);
+                return op.shape_error("q {}, k {} and v {} are incompatible", q, k, v);
             TRY(head_group(op, q[1], k[1]));
             if (!kWideFloats.has(TRY(precision_of(op))))
                 return op.error(Code::E0213, "softmax_precision must be a float type");

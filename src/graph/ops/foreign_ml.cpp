@@ -376,7 +376,7 @@ class NewTrees {
                     (yes ? on_true_ : on_false_)[here] = add_leaf(next->second, target);
                     continue;
                 }
-                c_.require(!made.contains(next->second), "the nodes of a tree go in a circle");
+                c_.require(!made.contains(next->second), "the nodes of a tree form a cycle");
                 if (c_.b.failed()) return;
                 const int64_t number = made[next->second] = add_node(next->second);
                 (yes ? on_true_ : on_false_)[here] = number;

@@ -243,7 +243,7 @@ Status check_tables(const OpView& op) {
         trees->size(0) % kTreesAtOnce)
         return op.shape_error("tables {} and {}", op.shape(1), op.shape(2));
     const auto features = op.shape(0)[1].as_int();
-    if (!features) return op.shape_error("the number of features must be known, x is {}", op.shape(0));
+    if (!features) return op.shape_error("the number of features must be constant, but x is {}", op.shape(0));
     const int64_t count = nodes->size(0), targets = op.integer("n_targets");
     const int64_t rows = op.has(3) ? op.shape(3)[0].as_int().value_or(0) : INT32_MAX;
     auto n = nodes->as<int32_t>(), t = trees->as<int32_t>();
@@ -273,7 +273,7 @@ const OpDef kWalkTrees{
         if (op.rank(0) != 2) return op.shape_error("needs [N, features], has {}", op.shape(0));
         if (targets < 1) return op.error(Code::E0212, "n_targets is {}", targets);
         if (op.has(3) && (op.rank(3) != 2 || !op.shape(3)[1].is_int(targets)))
-            return op.shape_error("weights {} of {} targets", op.shape(3), targets);
+            return op.shape_error("weights {} do not match {} targets", op.shape(3), targets);
         TRY(check_tables(op));
         return op.like(0, {op.shape(0)[0], targets});
     },

@@ -73,7 +73,7 @@ const OpDef kGatherElements{
         int64_t axis = TRY(op.axis(op.integer("axis"), x.rank()));
         for (int64_t d = 0; d < x.rank(); ++d)
             if (d != axis && x[d].as_int() && indices[d].as_int() && *indices[d].as_int() > *x[d].as_int())
-                return op.shape_error("indices {} reach outside {} off axis {}", indices, x, axis);
+                return op.shape_error("indices {} exceed {} in a dimension other than axis {}", indices, x, axis);
         return op.like(0, indices);
     },
     .body =
@@ -191,7 +191,7 @@ const OpDef kCompress{
         auto size = x[axis].as_int();
         for (int64_t i = size.value_or(0); size && op.value(1) && i < op.value(1)->elements(); ++i)
             if (op.value(1)->int_at(i))
-                return op.error(Code::E0406, "condition is true at {}, axis {} of {} ends before", i, axis, x);
+                return op.error(Code::E0406, "condition is true at {}, beyond the end of axis {} of {}", i, axis, x);
         return {};
     },
     .gradient = back_through_compress,

@@ -49,7 +49,7 @@ Status take_gradient(OnnxCall& call) {
 }
 
 Error not_alone(const OpView& op) {
-    return op.error(Code::E0409, "is replaced by what it stands for when a model is read, and cannot stand by itself");
+    return op.error(Code::E0409, "is expanded when a model is read, and cannot be used by itself");
 }
 
 OpDef gradient() {

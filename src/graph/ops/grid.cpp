@@ -80,7 +80,7 @@ const OpDef kGridSample{
             return op.shape_error("needs [N, C, D1, ...] and [N, E1, ..., r], has {} and {}", x, grid);
         if ((x[0].as_int() && grid[0].as_int() && x[0] != grid[0]) ||
             (grid[-1].as_int() && !grid[-1].is_int(x.rank() - 2)))
-            return op.shape_error("the grid {} does not fit {}", grid, x);
+            return op.shape_error("the grid {} is incompatible with {}", grid, x);
         return op.like(0, x.slice(0, 2) + grid.slice(1, grid.rank() - 1));
     },
     .body =

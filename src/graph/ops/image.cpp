@@ -187,9 +187,9 @@ double reach(const OpView& op, const ResizedAxis& a) {
 
 Status check_resize_attrs(const OpView& op) {
     if (op.integer("antialias") && op.string("mode") == "nearest")
-        return op.error(Code::E0212, "antialias has no meaning where mode is nearest");
+        return op.error(Code::E0212, "antialias cannot be used with mode nearest");
     if ((op.string("mode") != "nearest" || crops(op)) && !kBodyTypes.has(op.dtype(0)))
-        return op.error(Code::E0208, "{} elements can only be moved, to the nearest", dtype_name(op.dtype(0)));
+        return op.error(Code::E0208, "{} elements can only be resized with mode nearest", dtype_name(op.dtype(0)));
     return {};
 }
 
@@ -197,7 +197,7 @@ Result<Types> infer_resize(const OpView& op) {
     TRY(check_resize_attrs(op));
     ResizePlan plan = TRY(resize_plan(op));
     if (crops(op)) {
-        if (!given(op, kRoi) && op.concrete()) return op.error(Code::E0207, "has no roi to crop to");
+        if (!given(op, kRoi) && op.concrete()) return op.error(Code::E0207, "has no roi, which cropping requires");
         if (given(op, kRoi) && (op.rank(kRoi) != 1 || (op.shape(kRoi)[0].as_int() &&
                                                        *op.shape(kRoi)[0].as_int() != 2 * int64_t(plan.axes.size()))))
             return op.shape_error("roi {} for {} axes", op.shape(kRoi), plan.axes.size());

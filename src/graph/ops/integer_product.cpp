@@ -116,7 +116,8 @@ Status check_channels(const OpView& op, size_t weights, size_t i, bool by_channe
     const Shape &w = op.shape(weights), &s = op.shape(i);
     bool scalar = s.rank() == 0 || (s.rank() == 1 && (!s[0].as_int() || s[0].is_int(1)));
     bool channels = by_channel && s.rank() == 1 && (!s[0].as_int() || !w[0].as_int() || s[0] == w[0]);
-    if (!scalar && !channels) return op.shape_error("{} {} does not fit weights {}", op.def().inputs[i].name, s, w);
+    if (!scalar && !channels)
+        return op.shape_error("{} {} is incompatible with weights {}", op.def().inputs[i].name, s, w);
     return {};
 }
 

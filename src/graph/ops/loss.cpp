@@ -13,7 +13,8 @@ Status check_loss(const OpView& op) {
         const Dim &a = labels[d], &b = x[d == 0 ? 0 : d + 1];
         fits = !a.as_int() || !b.as_int() || a == b;
     }
-    if (!fits) return op.shape_error("scores {} need labels of that shape without dimension 1, have {}", x, labels);
+    if (!fits)
+        return op.shape_error("scores {} need labels of the same shape without dimension 1, but have {}", x, labels);
     if (op.has(2)) {
         const Shape& w = op.shape(2);
         if (w.rank() != 1 || (w[0].as_int() && x[1].as_int() && w[0] != x[1]))

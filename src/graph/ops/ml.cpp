@@ -79,7 +79,7 @@ Result<Tensor> label_default(const OpView& op, DType type) {
     if (op.has_attr("default_tensor")) {
         const Tensor& t = op.tensor_attr("default_tensor");
         if (t.dtype() != type || t.elements() != 1)
-            return op.error(Code::E0212, "default_tensor does not fit the values");
+            return op.error(Code::E0212, "default_tensor has another type than the values");
         return t;
     }
     if (type == DType::string) return Tensor::strings({1}, {op.string("default_string")});
@@ -128,7 +128,7 @@ const OpDef kLabelEncoder{
         if (keys.elements() != values.elements())
             return op.error(Code::E0212, "has {} keys and {} values", keys.elements(), values.elements());
         if (keys.dtype() != op.dtype(0))
-            return op.error(Code::E0208, "keys are {}, the input is {}", dtype_name(keys.dtype()),
+            return op.error(Code::E0208, "keys are {}, but the input is {}", dtype_name(keys.dtype()),
                             dtype_name(op.dtype(0)));
         TRY(label_default(op, values.dtype()));
         return Type(values.dtype(), op.shape(0));
@@ -225,7 +225,7 @@ const OpDef kTreeEnsemble{
             std::vector<double> scores(size_t(targets), start);
             for (int64_t root : forest.roots) {
                 auto leaf = forest.leaf_of(root, x, row);
-                if (!leaf) return op.error(Code::E0212, "the nodes of a tree go in a circle");
+                if (!leaf) return op.error(Code::E0212, "the nodes of a tree form a cycle");
                 double weight = forest.leaf_weights.real_at(int64_t(*leaf));
                 double& score = scores[size_t(forest.leaf_targets[*leaf])];
                 if (how == kMin)

@@ -16,7 +16,7 @@ Result<std::vector<int64_t>> given_permutation(const OpView& op) {
     std::iota(reversed.rbegin(), reversed.rend(), 0);
     auto perm = op.ints_or("perm", reversed);
     if (int64_t(perm.size()) != rank)
-        return op.shape_error("perm has {} entries, {} has {} dimensions", perm.size(), op.shape(0), rank);
+        return op.shape_error("perm has {} entries, but {} has {} dimensions", perm.size(), op.shape(0), rank);
     return op.axes(perm, rank);
 }
 
@@ -93,7 +93,8 @@ const OpDef kConcat{
                     y[d] = y[d] + x[d];
                 } else if (x[d].as_int()) {
                     if (y[d].as_int() && y[d] != x[d])
-                        return op.shape_error("inputs 0 and {} differ off axis {}: {} and {}", i, axis, op.shape(0), x);
+                        return op.shape_error("inputs 0 and {} differ in a dimension other than axis {}: {} and {}", i,
+                                              axis, op.shape(0), x);
                     y[d] = x[d];
                 }
             }
@@ -160,7 +161,8 @@ const OpDef kSplit{
         int64_t axis = TRY(op.axis(op.integer("axis"), x.rank())), count = op.output_count();
         if (count == 0) return op.error(Code::E0207, "has no outputs");
         if (op.has_attr("num_outputs") && op.integer("num_outputs") != count)
-            return op.error(Code::E0207, "num_outputs is {}, but it has {} outputs", op.integer("num_outputs"), count);
+            return op.error(Code::E0207, "num_outputs is {}, but the node has {} outputs", op.integer("num_outputs"),
+                            count);
         Types types;
         auto add = [&](const Dim& extent) {
             Shape y = x;
@@ -185,7 +187,7 @@ const OpDef kSplit{
             add(size);
         }
         if (total.as_int() && x[axis].as_int() && total != x[axis])
-            return op.shape_error("sizes sum to {}, dimension {} of {} is {}", *total.as_int(), axis, x,
+            return op.shape_error("the sizes sum to {}, but dimension {} of {} is {}", *total.as_int(), axis, x,
                                   *x[axis].as_int());
         return types;
     },
@@ -389,8 +391,8 @@ const OpDef kReverseSequence{
         int64_t batch = op.integer("batch_axis"), time = op.integer("time_axis");
         if (x.rank() < 2) return op.shape_error("needs at least two dimensions, has {}", x);
         if (batch + time != 1 || (batch != 0 && batch != 1))
-            return op.error(Code::E0212, "batch_axis and time_axis are {} and {}, not 0 and 1 in some order", batch,
-                            time);
+            return op.error(Code::E0212, "batch_axis and time_axis are {} and {}, but must be 0 and 1 in either order",
+                            batch, time);
         if (op.rank(1) != 1 || (op.shape(1)[0].as_int() && x[batch].as_int() && op.shape(1)[0] != x[batch]))
             return op.shape_error("needs one length for each of the batch of {}, has {}", x, op.shape(1));
         return op.same(0);

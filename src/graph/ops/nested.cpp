@@ -45,7 +45,8 @@ Result<Type> carried_type(const OpView& op, const Type& initial, const Type& ste
     if (auto both = join(initial, step, output_name(op, output))) return *both;
     // An empty sequence or optional does not say what it is of; an optional may be opened by the first step.
     if (op.concrete() || initial.is_optional()) return step;
-    return op.error(Code::E0208, "value {} goes in as {} and comes out of the body as {}", output, initial, step);
+    return op.error(Code::E0208, "loop-carried value {} is {} before an iteration and {} after it", output, initial,
+                    step);
 }
 
 Type stacked(const Type& element, const Dim& count, int64_t axis) {

@@ -41,7 +41,7 @@ class GramTree {
             }
         }
         if (gram != int64_t(op.ints("ngram_indexes").size()))
-            return op.error(Code::E0212, "the pool has {} n-grams, ngram_indexes has {}", gram,
+            return op.error(Code::E0212, "the pool has {} n-grams, but ngram_indexes has {} entries", gram,
                             op.ints("ngram_indexes").size());
         return tree;
     }

@@ -79,7 +79,7 @@ Status positions_before_9(OnnxCall& call) {
         return Error(Code::E0202, "BatchNormalization: training with spatial = 0 is not supported");
     for (size_t i = 0; i < 5; ++i)
         if (!call.has(i) || !call.inputs[i]->type().is_tensor())
-            return Error(Code::E0207, "BatchNormalization: input {} is missing or no tensor", i);
+            return Error(Code::E0207, "BatchNormalization: input {} is missing or not a tensor", i);
     float epsilon = 1e-5f;
     if (auto it = call.attrs.find("epsilon"); it != call.attrs.end() && std::holds_alternative<float>(it->second))
         epsilon = std::get<float>(it->second);
@@ -266,7 +266,7 @@ Status scale_by_group(OnnxCall& call) {
         epsilon = std::get<float>(it->second);
     for (size_t i = 0; i < 3; ++i)
         if (!call.has(i) || !call.inputs[i]->type().is_tensor())
-            return Error(Code::E0207, "GroupNormalization: input {} is missing or no tensor", i);
+            return Error(Code::E0207, "GroupNormalization: input {} is missing or not a tensor", i);
     Builder& b = call.build;
     auto& in = call.inputs;
     DType t = in[0]->type().tensor().dtype;

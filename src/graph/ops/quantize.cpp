@@ -26,7 +26,7 @@ Status check_granularity(const OpView& op) {
     const Shape &x = op.shape(0), &scale = op.shape(1);
     bool scalars = one_element(scale) && (!op.has(2) || one_element(op.shape(2)));
     if (op.has(2) && !scalars && (op.rank(2) != scale.rank() || !broadcast(op.shape(2), scale)))
-        return op.shape_error("zero point {} and scale {} must have one shape", op.shape(2), scale);
+        return op.shape_error("zero point {} and scale {} must have the same shape", op.shape(2), scale);
     int64_t block = op.integer("block_size");
     if (block < 0) return op.error(Code::E0212, "block_size is {}", block);
     if (scalars) return {};
@@ -42,7 +42,8 @@ Status check_granularity(const OpView& op) {
         Dim wanted = d == axis ? ceil_div(x[d], block) : x[d];
         fits = !wanted.as_int() || !scale[d].as_int() || wanted == scale[d];
     }
-    if (!fits) return op.shape_error("scale {} does not fit {} in blocks of {} along axis {}", scale, x, block, axis);
+    if (!fits)
+        return op.shape_error("scale {} is incompatible with {} in blocks of {} along axis {}", scale, x, block, axis);
     return {};
 }
 

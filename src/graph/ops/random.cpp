@@ -74,7 +74,7 @@ Result<std::vector<Datum>> fill(const OpView& op, EvalContext& ctx, const Tensor
 
 Result<DType> float_dtype(const OpView& op, DType fallback) {
     DType dtype = op.has_attr("dtype") ? TRY(dtype_attr(op, "dtype")) : fallback;
-    if (!kWideFloats.has(dtype)) return op.error(Code::E0213, "draws floats, not {}", dtype_name(dtype));
+    if (!kWideFloats.has(dtype)) return op.error(Code::E0213, "generates floats, not {}", dtype_name(dtype));
     return dtype;
 }
 
@@ -130,7 +130,7 @@ const OpDef kBernoulli{
     .onnx = "Bernoulli",
     .infer = [](const OpView& op) -> Result<Types> {
         DType dtype = op.has_attr("dtype") ? TRY(dtype_attr(op, "dtype")) : op.dtype(0);
-        if (!kBodyTypes.has(dtype)) return op.error(Code::E0213, "draws numbers, not {}", dtype_name(dtype));
+        if (!kBodyTypes.has(dtype)) return op.error(Code::E0213, "generates numbers, not {}", dtype_name(dtype));
         return Type(dtype, op.shape(0));
     },
     .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
@@ -154,7 +154,7 @@ const OpDef kMultinomial{
     .infer = [](const OpView& op) -> Result<Types> {
         DType dtype = TRY(dtype_attr(op, "dtype"));
         if (dtype != DType::i32 && dtype != DType::i64)
-            return op.error(Code::E0213, "draws i32 or i64, not {}", dtype_name(dtype));
+            return op.error(Code::E0213, "generates i32 or i64, not {}", dtype_name(dtype));
         int64_t samples = op.integer("sample_size");
         if (samples < 0) return op.error(Code::E0212, "sample_size is {}", samples);
         if (!op.shape(0).ranked()) return Type(dtype, {op.fresh(0, 0), samples});
@@ -164,7 +164,7 @@ const OpDef kMultinomial{
     .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
         const Tensor& logits = ctx.tensor(0);
         int64_t batch = logits.size(0), classes = logits.size(1), samples = op.integer("sample_size");
-        if (classes == 0 && batch * samples > 0) return op.error(Code::E0407, "there are no classes to draw from");
+        if (classes == 0 && batch * samples > 0) return op.error(Code::E0407, "there are no classes to sample from");
         Tensor y = TRY(Tensor::zeros(op.out().dtype, {batch, samples}));
         TRY(ctx.spend((y.elements() + logits.elements()) * 32));
         Draws draws = Draws::of(op, ctx);
@@ -260,7 +260,7 @@ const OpDef kDropout{
              {{7, training_before_7, training_to_6},
               {10, float_mask_before_10,
                [](OnnxCall& call) -> Status {
-                   if (call.outputs > 1) return Error(Code::E0214, "Dropout: the mask is no bool before opset 10");
+                   if (call.outputs > 1) return Error(Code::E0214, "Dropout: before opset 10, the mask is not a bool");
                    return {};
                }},
               attr_to_input(12, "ratio", 1),

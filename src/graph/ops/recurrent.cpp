@@ -49,8 +49,7 @@ Result<std::vector<Activation>> activations_of(const OpView& op, const std::vect
         names = op.strings("activations");
     else
         for (size_t i = 0; i < needed; ++i) names.push_back(fallback[i % fallback.size()]);
-    if (names.size() < needed)
-        return op.error(Code::E0212, "has {} activations where {} are needed", names.size(), needed);
+    if (names.size() < needed) return op.error(Code::E0212, "has {} activations, but needs {}", names.size(), needed);
     names.resize(needed);
     std::vector<float> alphas, betas;
     if (op.has_attr("activation_alpha")) alphas = op.floats("activation_alpha");
@@ -176,7 +175,8 @@ Result<Types> infer_recurrent(const OpView& op, const Cell& cell) {
         for (int64_t i = 0; !bad && i < have.rank(); ++i)
             bad = have[i].as_int() && needed[i].as_int() && have[i] != needed[i];
         if (bad)
-            return op.shape_error("{} has the shape {} where {} is needed", op.def().inputs[input].name, have, needed);
+            return op.shape_error("{} must have another shape: has {}, needs {}", op.def().inputs[input].name, have,
+                                  needed);
         return {};
     };
     const Dim all = hidden * cell.gates;

@@ -133,7 +133,7 @@ const OpDef* find_onnx_op(std::string_view domain, std::string_view name) {
 
 Status add_op(OpDef def) {
     if (find_op(def.name) || find_onnx_op(def.onnx.domain, def.onnx.name))
-        return Error(Code::E0204, "there is an operator {} of domain {} already", def.onnx.name, def.onnx.domain);
+        return Error(Code::E0204, "operator {} of domain {} is already registered", def.onnx.name, def.onnx.domain);
     const std::unique_lock lock(added().mutex);
     added().list.push_back(std::move(def));
     added().any = true;

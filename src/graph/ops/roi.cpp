@@ -72,7 +72,7 @@ Result<Bins> bins_of(const OpView& op, double from, double to, int64_t count) {
     double size = extent / double(count);
     int64_t ratio = op.integer("sampling_ratio");
     if (!std::isfinite(start) || !std::isfinite(size) || size > 1e9)
-        return op.error(Code::E0407, "a region from {} to {}", from, to);
+        return op.error(Code::E0407, "a region is invalid: from {} to {}", from, to);
     return Bins{start, size, ratio > 0 ? ratio : std::max<int64_t>(int64_t(std::ceil(size)), 0)};
 }
 

@@ -39,12 +39,12 @@ Result<ScanForm> scan_form(const OpView& op) {
     int64_t sequences = op.integer("num_scan_inputs"), steps = body.inputs().size();
     f.has_lengths = f.batched && int64_t(op.input_count()) == steps + 1;
     if (sequences < 1 || sequences > steps || int64_t(op.input_count()) != steps + f.has_lengths)
-        return op.error(Code::E0207, "{} inputs, {} of them scanned, for a body that takes {}", op.input_count(),
+        return op.error(Code::E0207, "{} inputs, {} of them scanned, but the body takes {}", op.input_count(),
                         sequences, steps);
     f.sequences = sequences, f.states = steps - sequences;
     if (body.outputs().size() < f.states || op.output_count() > body.outputs().size())
-        return op.error(Code::E0207, "its body gives {} outputs for {} states; {} are asked for", body.outputs().size(),
-                        f.states, op.output_count());
+        return op.error(Code::E0207, "the body has {} outputs for {} states, but the node has {}",
+                        body.outputs().size(), f.states, op.output_count());
     f.collected = body.outputs().size() - f.states;
     f.input_reversed = TRY(directions(op, "scan_input_directions", f.sequences));
     f.output_reversed = TRY(directions(op, "scan_output_directions", f.collected));
@@ -77,7 +77,7 @@ Result<Types> infer_scan(const OpView& op) {
     std::optional<Dim> length, batch;
     auto agree = [&](std::optional<Dim>& known, const Dim& d, size_t input, const char* what) -> Status {
         if (known && known->as_int() && d.as_int() && *known != d)
-            return op.shape_error("input {} {} {}, another {}", input, what, to_string(d), to_string(*known));
+            return op.shape_error("input {} {} {}, but another one {}", input, what, to_string(d), to_string(*known));
         if (!known || !known->as_int()) known = d;
         return {};
     };
@@ -91,7 +91,7 @@ Result<Types> infer_scan(const OpView& op) {
     for (size_t i = 0; i < body.outputs().size(); ++i) {
         const size_t stacked_on = (i >= f.states) + f.batched;
         Type inside = seen_outside(op, body, body.outputs()[i]->type(), i, stacked_on);
-        if (!inside.is_tensor()) return op.error(Code::E0208, "its body gives {}, not a tensor", inside);
+        if (!inside.is_tensor()) return op.error(Code::E0208, "the body returns {}, not a tensor", inside);
         if (i >= f.states) {
             const Shape& element = inside.tensor().shape;
             int64_t axis = f.output_axes[i - f.states];

@@ -101,7 +101,7 @@ Gradients back_through_scatter(const Backward& r, const std::function<Value*(Val
     if (reduction == "add") return {r.g, nullptr, gather(r.g)};
     if (reduction == "none") return {write(r.g, b.mul(r.in[2], zero)), nullptr, gather(r.g)};
     if (reduction == "mul") {
-        b.fail(Error(Code::E0202, "Gradient: {} multiplies, which has no derivative here, {}", r.node.op().name,
+        b.fail(Error(Code::E0202, "Gradient: {} multiplies, which has no supported derivative, {}", r.node.op().name,
                      r.node.where()));
         return {};
     }
@@ -154,8 +154,8 @@ const OpDef kScatterElements{
         const bool empty = std::find(given->begin(), given->end(), 0) != given->end();
         for (int64_t d = 0; d < rank && !empty; ++d)
             if (d != axis && (*given)[d] > (*sizes)[d])
-                return op.shape_error("indices {} reach outside {} off axis {}", to_string(*given), to_string(*sizes),
-                                      axis);
+                return op.shape_error("indices {} exceed {} in a dimension other than axis {}", to_string(*given),
+                                      to_string(*sizes), axis);
         if (!op.value(1)) return {};
         const Tensor& indices = *op.value(1);
         if (all_indices_within(indices, (*sizes)[axis])) return {};
@@ -259,7 +259,7 @@ const OpDef kTensorScatter{
         for (int64_t d = 0; d < past.rank(); ++d) {
             auto have = past[d].as_int(), get = update[d].as_int();
             if (have && get && (d == axis ? *get > *have : *get != *have))
-                return op.shape_error("update {} does not fit past {}", update, past);
+                return op.shape_error("update {} is incompatible with past {}", update, past);
         }
         if (op.has(2) &&
             (op.rank(2) != 1 || (op.shape(2)[0].as_int() && past[0].as_int() && op.shape(2)[0] != past[0])))

@@ -105,14 +105,14 @@ const OpDef kSequenceInsert{
         if (both) return Type::sequence(*both);
         // At run time an empty sequence does not say what it is of.
         if (op.concrete()) return Type::sequence(op.type(1));
-        return op.error(Code::E0208, "a {} cannot go into a {}", op.type(1), op.type(0));
+        return op.error(Code::E0208, "a {} cannot be inserted into a {}", op.type(1), op.type(0));
     },
     .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
         std::vector<Datum> items = ctx.in(0).items();
         int64_t length = items.size(), at = op.has(2) ? TRY(position_in(op, ctx, 2, length, length + 1)) : length;
         if (length > 0 && type_of(items[0]).kind() == Type::Kind::Tensor &&
             (!ctx.in(1).is_tensor() || ctx.in(1).tensor().dtype() != items[0].tensor().dtype()))
-            return op.error(Code::E0407, "a {} cannot go into a {}", op.type(1), op.type(0));
+            return op.error(Code::E0407, "a {} cannot be inserted into a {}", op.type(1), op.type(0));
         items.insert(items.begin() + at, ctx.in(1));
         return std::vector{Datum::sequence(std::move(items))};
     },
@@ -198,11 +198,12 @@ const OpDef kSplitToSequence{
         if (op.has(1) && ctx.tensor(1).rank() == 1) {
             int64_t at = 0;
             for (int64_t n : ctx.tensor(1).to_ints()) {
-                if (n < 0 || n > extent - at) return op.error(Code::E0407, "a part of {} at {} of {}", n, at, extent);
+                if (n < 0 || n > extent - at)
+                    return op.error(Code::E0407, "a part of {} at position {} exceeds {}", n, at, extent);
                 items.push_back(TRY(slice_of(x, axis, at, at + n)));
                 at += n;
             }
-            if (at != extent) return op.error(Code::E0407, "the parts sum to {}, not {}", at, extent);
+            if (at != extent) return op.error(Code::E0407, "the sizes of the sizes of the parts sum to {}, not {}", at, extent);
             return std::vector{Datum::sequence(std::move(items))};
         }
         int64_t size = op.has(1) ? ctx.tensor(1).int_at(0) : 1;
@@ -262,7 +263,7 @@ const OpDef kOptional{
     .onnx = "Optional",
     .infer = [](const OpView& op) -> Result<Types> {
         if (op.has(0)) return Type::optional(op.type(0));
-        if (!op.has_attr("type")) return op.error(Code::E0206, "needs an input or the type of one");
+        if (!op.has_attr("type")) return op.error(Code::E0206, "needs an input or its type");
         return Type::optional(op.type_attr("type"));
     },
     .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {

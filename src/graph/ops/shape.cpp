@@ -121,7 +121,8 @@ const OpDef kReshape{
         for (int64_t i = 0; i < int64_t(wanted->size()); ++i) {
             Dim d = (*wanted)[i];
             if (d.is_int(0) && !op.integer("allowzero")) {
-                if (i >= x.rank()) return op.shape_error("dimension {} of {} does not exist to be copied", i, x);
+                if (i >= x.rank())
+                    return op.shape_error("the shape copies dimension {} of {}, which does not exist", i, x);
                 d = x[i];
             }
             if (d.is_int(-1)) {
@@ -145,7 +146,7 @@ const OpDef kReshape{
             others.erase(others.begin() + inferred);
             y[inferred] = known.is_int(0) ? Dim(0) : quotient(x, others);
         } else if (known.as_int() && total.as_int() && known != total) {
-            return op.shape_error("{} has {} elements, {} has {}", x, *total.as_int(), y, *known.as_int());
+            return op.shape_error("{} has {} elements, but {} has {}", x, *total.as_int(), y, *known.as_int());
         }
         return op.like(0, y);
     },
@@ -208,7 +209,7 @@ const OpDef kSqueeze{
         if (!axes) {
             auto dropped = op.has(1) ? parameter_length(op, 1) : std::nullopt;
             if (!dropped) return op.like(0, Shape::unknown());
-            if (*dropped > op.rank(0)) return op.shape_error("{} axes are dropped from {}", *dropped, op.shape(0));
+            if (*dropped > op.rank(0)) return op.shape_error("cannot remove {} axes from {}", *dropped, op.shape(0));
             return op.like(0, fresh_shape(op, 0, op.rank(0) - *dropped));
         }
         Shape y;

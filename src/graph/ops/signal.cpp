@@ -45,7 +45,7 @@ Result<std::optional<int64_t>> dft_axis(const OpView& op) {
         axis = (*given)[0];
     }
     axis = TRY(op.axis(axis, rank));
-    if (axis == rank - 1) return op.error(Code::E0212, "axis {} is that of real and imaginary parts", axis);
+    if (axis == rank - 1) return op.error(Code::E0212, "axis {} is the one of the real and imaginary parts", axis);
     return std::optional(axis);
 }
 
@@ -61,7 +61,8 @@ Result<Types> infer_dft(const OpView& op) {
     bool onesided = op.integer("onesided") != 0, inverse = op.integer("inverse") != 0;
     auto parts = x[-1].as_int();
     if (parts && *parts != 1 && *parts != 2) return op.shape_error("the last dimension of {} is not 1 or 2", x);
-    if (onesided && !inverse && parts == 2) return op.shape_error("a one-sided transform of a complex signal {}", x);
+    if (onesided && !inverse && parts == 2)
+        return op.shape_error("a one-sided transform needs a real signal, not {}", x);
     auto axis = TRY(dft_axis(op));
     if (!axis) return op.like(0, fresh_shape(op, 0, x.rank()));
     auto length = TRY(dft_length(op, *axis));
@@ -268,13 +269,13 @@ const OpDef kStft{
             return op.shape_error("needs [batch, length, 1 or 2], has {}", x);
         if (op.has(2) && op.rank(2) != 1) return op.shape_error("the window must be a vector, is {}", op.shape(2));
         bool onesided = op.integer("onesided") != 0;
-        if (onesided && parts == 2) return op.shape_error("a one-sided transform of a complex signal {}", x);
+        if (onesided && parts == 2) return op.shape_error("a one-sided transform needs a real signal, not {}", x);
         auto step = TRY(known_scalar(op, 1, 1)), length = TRY(frame_length(op));
         if (length && op.has(2) && length->as_int() && op.shape(2)[0].as_int() && *length != op.shape(2)[0])
             return op.shape_error("the window {} is not as long as the frame, {}", op.shape(2), to_string(*length));
         if (length && length->as_int() && x[1].as_int() &&
             (*length->as_int() > *x[1].as_int() || *length->as_int() < 1))
-            return op.shape_error("a frame of {} does not fit into the signal {}", *length->as_int(), x);
+            return op.shape_error("a frame of {} is longer than the signal {}", *length->as_int(), x);
         Shape y{x[0], op.fresh(0, 1), op.fresh(0, 2), 2};
         if (step && length) y[1] = floor_div(x[1] - *length, *step) + 1;
         if (length) y[2] = onesided ? floor_div(*length, 2) + 1 : *length;

@@ -118,7 +118,7 @@ const OpDef kSlice{
                 return op.shape_error("starts, ends, axes and steps have {} and {} entries", *count, *n);
             if (n) count = n;
         }
-        if (count && *count > x.rank()) return op.shape_error("{} axes are sliced, {} has {}", *count, x, x.rank());
+        if (count && *count > x.rank()) return op.shape_error("{} axes are sliced, but {} has {}", *count, x, x.rank());
         auto axes = op.has(3) ? op.constant_ints(3) : std::nullopt;
         if (!op.has(3) && count) {
             axes.emplace();
@@ -193,7 +193,7 @@ Status rename_paddings(OnnxCall& call, const char* from, const char* to) {
 }
 
 Status no_pad_axes(OnnxCall& call) {
-    if (call.has(3)) return Error(Code::E0214, "{}: pads all axes before opset 18", call.op_type);
+    if (call.has(3)) return Error(Code::E0214, "{}: before opset 18, all axes are padded", call.op_type);
     return {};
 }
 

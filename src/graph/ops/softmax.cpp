@@ -34,8 +34,8 @@ OnnxChange flattened_before_13(const char* name) {
             const Type& type = call.inputs.at(0)->type();
             bool ranked = type.is_tensor() && type.tensor().shape.ranked();
             if (axis != -1 && (!ranked || axis != type.tensor().rank() - 1))
-                return Error(Code::E0214, "{}: along axis {} only, not those after it, needs opset 13", call.op_type,
-                             axis);
+                return Error(Code::E0214, "{}: reducing over axis {} alone, without the axes after it, needs opset 13",
+                             call.op_type, axis);
             call.attrs["axis"] = ranked ? type.tensor().rank() - 1 : int64_t{-1};
             return {};
         },

@@ -73,7 +73,7 @@ const OpDef kTopK{
         auto k = op.contents(1);
         Dim kept = k && k->size() == 1 ? (*k)[0] : op.fresh(0, axis);
         if (auto n = kept.as_int(); n && (*n < 0 || (y[axis].as_int() && *n > *y[axis].as_int())))
-            return op.shape_error("k is {}, axis {} of {} has fewer", *n, axis, y);
+            return op.shape_error("k is {}, but axis {} of {} has fewer elements", *n, axis, y);
         y[axis] = kept;
         return Types{Type(op.dtype(0), y), Type(DType::i64, y)};
     },

@@ -210,7 +210,7 @@ const OpDef kRegexFullMatch{
         const Tensor& x = ctx.tensor(0);
         re2::RE2 pattern(op.string("pattern"), re2::RE2::Quiet);
         if (!pattern.ok())
-            return op.error(Code::E0212, "\"{}\" is no pattern: {}", op.string("pattern"), pattern.error());
+            return op.error(Code::E0212, "\"{}\" is not a valid pattern: {}", op.string("pattern"), pattern.error());
         Tensor y = TRY(Tensor::zeros(DType::boolean, x.sizes()));
         for (int64_t i = 0; i < x.elements(); ++i) {
             TRY(ctx.spend(int64_t(x.as_strings()[i].size()) + 16));

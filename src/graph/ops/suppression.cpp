@@ -46,7 +46,7 @@ const OpDef kNonMaxSuppression{
                                   scores);
         auto clash = [](const Dim& a, const Dim& b) { return a.as_int() && b.as_int() && a != b; };
         if (clash(boxes[0], scores[0]) || clash(boxes[1], scores[2]))
-            return op.shape_error("boxes {} and scores {} do not belong together", boxes, scores);
+            return op.shape_error("boxes {} and scores {} are incompatible", boxes, scores);
         for (size_t i = 2; i < 5; ++i)
             if (op.has(i) && op.shape(i).elements().as_int().value_or(1) != 1)
                 return op.shape_error("input {} must be one number, is {}", i, op.shape(i));

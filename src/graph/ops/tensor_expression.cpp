@@ -14,7 +14,7 @@ Result<Types> infer_expression(const OpView& op) {
     std::vector<Expr> at;
     for (const std::string& text : op.strings("shape")) {
         Expr size = TRY(read_tensor_expression(op, text, nullptr));
-        if (size.dtype() != DType::i64 || size.node().reads) return op.error(Code::E0212, "\"{}\" is no size", text);
+        if (size.dtype() != DType::i64 || size.node().reads) return op.error(Code::E0212, "\"{}\" is not a size", text);
         if (auto n = size.as_int(); n && *n < 0) return op.error(Code::E0212, "shape has {}", *n);
         at.push_back(index_var(fmt::format("i{}", at.size()), size.as_int()));
         shape.push_back(std::move(size));

@@ -68,8 +68,9 @@ Result<Tensor> concat_tensors(const std::vector<Tensor>& parts, int64_t axis) {
         Sizes other = p.sizes();
         if (other.size() == sizes.size()) other[axis] = sizes[axis];
         if (p.dtype() != parts[0].dtype() || other != sizes)
-            return Error(Code::E0407, "{}{} and {}{} do not join along axis {}", dtype_name(parts[0].dtype()),
-                         to_string(parts[0].sizes()), dtype_name(p.dtype()), to_string(p.sizes()), axis);
+            return Error(Code::E0407, "{}{} and {}{} cannot be concatenated along axis {}",
+                         dtype_name(parts[0].dtype()), to_string(parts[0].sizes()), dtype_name(p.dtype()),
+                         to_string(p.sizes()), axis);
         sizes[axis] += p.size(axis);
     }
     Tensor out = TRY(Tensor::zeros(parts[0].dtype(), sizes));

@@ -30,19 +30,19 @@ std::optional<size_t> numbered(std::string_view text, std::string_view prefix) {
 Result<Expr> formula(const OpView& op, std::string_view attr, const std::string& text) {
     auto parsed = parse_dim(text);
     if (!parsed) parsed = parse_formula(text);
-    if (!parsed) return op.error(Code::E0212, "{}: \"{}\" is no formula of sizes", attr, text);
+    if (!parsed) return op.error(Code::E0212, "{}: \"{}\" is not a formula over sizes", attr, text);
     Bindings sizes;
     for (const std::string& name : free_symbols(*parsed)) {
         const size_t dot = name.find('.');
         const auto input = numbered(std::string_view(name).substr(0, dot), "in");
         const std::string_view what = dot == std::string::npos ? "" : std::string_view(name).substr(dot + 1);
         if (!input || !op.has(*input) || !op.type(*input).is_tensor())
-            return op.error(Code::E0212, "{}: \"{}\" is no size of an input", attr, name)
+            return op.error(Code::E0212, "{}: \"{}\" is not a size of an input", attr, name)
                 .hint("in0.d1 is dimension 1 of input 0, in0.size its number of elements");
         const Shape& shape = op.shape(*input);
         const auto dim = numbered(what, "d");
         if (what != "size" && (!dim || *dim >= static_cast<size_t>(shape.rank())))
-            return op.error(Code::E0212, "{}: \"{}\" is no size of {}", attr, name, shape);
+            return op.error(Code::E0212, "{}: \"{}\" is not a size of {}", attr, name, shape);
         sizes.emplace(name, dim ? shape[static_cast<int64_t>(*dim)] : shape.elements());
     }
     return substitute(*parsed, sizes);
@@ -56,7 +56,7 @@ Result<TensorType> output_type(const OpView& op, const std::string& text) {
     const size_t open = text.find('[');
     const auto dtype = dtype_from_name(std::string_view(text).substr(0, open));
     if (!dtype || open == std::string::npos || !text.ends_with(']'))
-        return op.error(Code::E0212, "outputs: \"{}\" is no type", text).hint("write f32[in0.d0, 4]");
+        return op.error(Code::E0212, "outputs: \"{}\" is not a type", text).hint("write f32[in0.d0, 4]");
     std::vector<Dim> dims;
     int depth = 0;
     std::string part;
@@ -70,17 +70,17 @@ Result<TensorType> output_type(const OpView& op, const std::string& text) {
         if (part.find_first_not_of(' ') != std::string::npos)
             dims.push_back(TRY(size_of(op, "outputs", part)));
         else if (!dims.empty() || inside.find_first_not_of(' ') != std::string::npos)
-            return op.error(Code::E0212, "outputs: \"{}\" is no type", text);
+            return op.error(Code::E0212, "outputs: \"{}\" is not a type", text);
         part.clear();
     }
-    if (depth != 0) return op.error(Code::E0212, "outputs: \"{}\" is no type", text);
+    if (depth != 0) return op.error(Code::E0212, "outputs: \"{}\" is not a type", text);
     return TensorType{*dtype, Shape(std::move(dims))};
 }
 
 Result<std::vector<TensorType>> output_types(const OpView& op) {
     std::vector<TensorType> all;
     for (const std::string& text : op.strings("outputs")) all.push_back(TRY(output_type(op, text)));
-    if (all.empty()) return op.error(Code::E0206, "outputs: there are none");
+    if (all.empty()) return op.error(Code::E0206, "outputs: the list is empty");
     return all;
 }
 
@@ -106,7 +106,8 @@ Status check_program(const OpView& op, const tile::ProgramData& program, const T
     for (const tile::Type& t : program.types)
         bytes += tile::element_count(t) * static_cast<int64_t>(t.pointer ? sizeof(int64_t) : dtype_bytes(t.dtype));
     if (bytes > kMostTileBytes)
-        return op.error(Code::E0108, "tiles of {} bytes in one instance", bytes).hint("the most is {}", kMostTileBytes);
+        return op.error(Code::E0108, "tiles of {} bytes in one instance", bytes)
+            .hint("the maximum is {}", kMostTileBytes);
     std::vector<const tile::Region*> open{&program.body};
     while (!open.empty()) {
         const tile::Region& region = *open.back();
@@ -114,12 +115,12 @@ Status check_program(const OpView& op, const tile::ProgramData& program, const T
         for (const tile::Instruction& i : region.instructions) {
             for (const tile::Region& inner : i.regions) open.push_back(&inner);
             if (i.kind == Kind::Print || i.kind == Kind::Assert)
-                return op.error(Code::E0601, "{}: a kernel of a model neither prints nor asserts", program.name);
+                return op.error(Code::E0601, "{}: a kernel in a model cannot print or assert", program.name);
             if (i.kind != Kind::Store && i.kind != Kind::Atomic) continue;
             const int array = arrays[static_cast<size_t>(i.inputs[0])];
             if (array < 0 || call.arguments[static_cast<size_t>(array)].as != As::Output)
-                return op.error(Code::E0601, "{}: stores into what is no output", program.name)
-                    .hint("inputs are read only; \"initial\" names the input that an output begins as");
+                return op.error(Code::E0601, "{}: stores to a tensor that is not an output", program.name)
+                    .hint("inputs are read-only; \"initial\" names the input with the initial contents of an output");
         }
     }
     return {};
@@ -154,7 +155,7 @@ class CallReader {
             call.arguments.back().text = texts[p];
         }
         for (size_t o = 0; o < bound_.size(); ++o)
-            if (!bound_[o]) return op_.error(Code::E0206, "arguments: none is out{}", o);
+            if (!bound_[o]) return op_.error(Code::E0206, "arguments: there is no argument out{}", o);
         data.parameters = std::move(left);
         data.body.instructions.insert(data.body.instructions.begin(), constants.begin(), constants.end());
         TRY(check_program(op_, data, call));
@@ -168,27 +169,27 @@ class CallReader {
     Result<TileCall::Argument> argument(const tile::Type& type, const std::string& text) {
         if (const auto out = numbered(text, "out")) {
             if (*out >= outputs_.size()) return op_.error(Code::E0212, "arguments: there is no {}", text);
-            if (bound_[*out]) return op_.error(Code::E0212, "arguments: {} twice", text);
+            if (bound_[*out]) return op_.error(Code::E0212, "arguments: {} is given twice", text);
             bound_[*out] = true;
             TRY(same_type(type, text, outputs_[*out].dtype, true));
             return TileCall::Argument{As::Output, *out};
         }
         if (const auto in = numbered(text, "in")) {
             if (!op_.has(*in)) return op_.error(Code::E0212, "arguments: there is no {}", text);
-            if (!op_.type(*in).is_tensor()) return op_.error(Code::E0208, "{} is no tensor", text);
+            if (!op_.type(*in).is_tensor()) return op_.error(Code::E0208, "{} is not a tensor", text);
             TRY(same_type(type, text, op_.dtype(*in), false));
             const auto count = op_.shape(*in).elements().as_int();
             if (!type.pointer && (count ? *count != 1 : op_.concrete()))
-                return op_.shape_error("{} of {} is given for one element", text, op_.shape(*in));
+                return op_.shape_error("{} of {} is given where a single element is required", text, op_.shape(*in));
             return TileCall::Argument{As::Input, *in};
         }
         if (type.pointer || !is_int(type.dtype))
-            return op_.error(Code::E0212, "arguments: \"{}\" is nothing that {} can be", text, type.to_string());
+            return op_.error(Code::E0212, "arguments: \"{}\" is not a valid value of {}", text, type.to_string());
         return TileCall::Argument{As::Size, 0, TRY(size_of(op_, "arguments", text))};
     }
     Status same_type(const tile::Type& type, const std::string& text, DType given, bool pointer) const {
         if (type.dtype == given && (type.pointer || !pointer)) return {};
-        return op_.error(Code::E0208, "{} has elements of {}, and the kernel takes {}", text, dtype_name(given),
+        return op_.error(Code::E0208, "{} has elements of {}, but the kernel takes {}", text, dtype_name(given),
                          type.to_string());
     }
     Status read_grid(TileCall& call) const {
@@ -199,7 +200,8 @@ class CallReader {
         for (size_t axis = 0; axis < texts.size(); ++axis) {
             call.grid[axis] = TRY(size_of(op_, "grid", texts[axis]));
             if (call.grid[axis].as_int().value_or(0) > kMostInstances)
-                return op_.error(Code::E0212, "grid: {} is more than {}", to_string(call.grid[axis]), kMostInstances);
+                return op_.error(Code::E0212, "grid: {} is more than the maximum of {}", to_string(call.grid[axis]),
+                                 kMostInstances);
             if (!call.grid[axis].as_int()) continue;
             all = all * call.grid[axis];
             if (*all.as_int() > kMostInstances)
@@ -215,9 +217,10 @@ class CallReader {
             if (call.initial[o] < 0) continue;
             const auto input = static_cast<size_t>(call.initial[o]);
             if (!op_.has(input) || !op_.type(input).is_tensor() || op_.dtype(input) != outputs_[o].dtype)
-                return op_.error(Code::E0212, "initial: output {} cannot begin as input {}", o, input);
+                return op_.error(Code::E0212, "initial: output {} cannot have the initial contents of input {}", o,
+                                 input);
             if (!(op_.shape(input) == outputs_[o].shape))
-                return op_.shape_error("initial: output {} is {}, input {} {}", o, outputs_[o].shape, input,
+                return op_.shape_error("initial: output {} is {}, but input {} is {}", o, outputs_[o].shape, input,
                                        op_.shape(input));
         }
         return {};
@@ -272,7 +275,7 @@ Result<std::vector<Datum>> evaluate_kernel(const OpView& op, EvalContext& ctx) {
 Gradients kernel_gradient(const Backward& back) {
     const OpView& op = back.node.view();
     if (!op.has_attr("backward")) {
-        back.b.fail(op.error(Code::E0202, "has no graph \"backward\" that says its gradients"));
+        back.b.fail(op.error(Code::E0202, "has no graph \"backward\", which defines its gradients"));
         return {};
     }
     std::vector<Value*> given = back.in;
@@ -280,7 +283,7 @@ Gradients kernel_gradient(const Backward& back) {
     given.push_back(back.g);
     const Graph& graph = op.graph("backward");
     if (graph.inputs().size() != given.size() || graph.outputs().size() != back.in.size()) {
-        back.b.fail(op.error(Code::E0207, "backward: takes {} values and gives {}, not {} and {}",
+        back.b.fail(op.error(Code::E0207, "backward: has {} inputs and {} outputs, not {} and {}",
                              graph.inputs().size(), graph.outputs().size(), given.size(), back.in.size()));
         return {};
     }

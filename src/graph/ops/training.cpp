@@ -29,17 +29,17 @@ Result<Types> infer_step(const OpView& op, size_t parts) {
             return op.shape_error("{} must be a scalar, is {}", op.def().inputs[i].name, op.shape(i));
     size_t given = op.input_count() - 2;
     if (given == 0 || given % parts != 0)
-        return op.error(Code::E0207, "needs {} tensors for each one optimized, has {} in all", parts, given);
+        return op.error(Code::E0207, "needs {} tensors for each optimized tensor, but has {} in all", parts, given);
     size_t count = given / parts;
     if (op.output_count() > count * (parts - 1))
-        return op.error(Code::E0207, "gives {} outputs, {} are asked for", count * (parts - 1), op.output_count());
+        return op.error(Code::E0207, "has {} outputs, but the node has {}", count * (parts - 1), op.output_count());
     Types types;
     for (size_t i = 2; i < op.input_count(); ++i)
         if (!op.has(i)) return op.error(Code::E0207, "input {} is missing", i);
     for (size_t i = 0; i < given; ++i) {
         const Shape &x = op.shape(2 + i % count), &y = op.shape(2 + i);
         if (x.ranked() && y.ranked() && (x.rank() != y.rank() || !broadcast(x, y)))
-            return op.shape_error("input {} must have the shape {} of input {}, is {}", 2 + i, x, 2 + i % count, y);
+            return op.shape_error("input {} must have the shape {} of input {}, but is {}", 2 + i, x, 2 + i % count, y);
         if (i / count != 1) types.push_back(op.type(2 + i % count));
     }
     return types;
