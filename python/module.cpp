@@ -16,6 +16,7 @@
 
 #include "array_memory.h"
 #include "bind_custom_op.h"
+#include "bind_quantize.h"
 #include "bind_search.h"
 #include "bind_tile.h"
 #include "bind_training.h"
@@ -607,6 +608,7 @@ NB_MODULE(_tessera, m) {
     bind_caller(m);
     bind_search(m);
     bind_training(m);
+    bind_quantize(m);
     bind_custom_op(m);
     bind_kernels(m);
     bind_tile(m);

@@ -15,6 +15,7 @@ base expr onnx tile
 graph graph/gradient graph/evaluate/strip graph/evaluate graph/evaluate/tiles graph/ops graph/text graph/onnx
 train
 rewrite rewrite/rules rewrite/refute rewrite/passes
+quantize
 discover/claim discover/enumerate discover/check discover/prove discover/correct discover
 search
 kernel/ir kernel/interpret kernel/schedule kernel/passes kernel/lower kernel/cpu kernel/gpu kernel/gpu/memory_bound kernel/gpu/attention kernel/gpu/lower

@@ -11,6 +11,7 @@
 #include "tessera/memory.h"
 #include "tessera/model.h"
 #include "tessera/optimize.h"
+#include "tessera/quantize.h"
 #include "tessera/search.h"
 #include "tessera/tensor.h"
 #include "tessera/tile.h"

@@ -11,22 +11,24 @@
     found = tessera.discover("add,mul,relu", 2, out="my.rules")   # new, proved rules
     step = tessera.training(model, "cross_entropy", tessera.AdamW(3e-4))
     loss = step(x, labels)             # one update
+    small, report = tessera.quantize(model, samples=[x])          # 8-bit integers, calibrated on x
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol, cast
 
 from ._arrays import array_from, numpy_dtype, tensor_from
 from ._custom_op import TensorType, custom_op
 from ._errors import Error, FileError, InputError, MissingFileError, ModelWarning
-from ._runnable import Executable, Model, Path, Progress, check_symbols, number
+from ._quantize import calibrate_model, quantize_model
+from ._runnable import Executable, Inputs, Model, Path, Progress, check_symbols, number
 from ._tessera import CompileReport, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
 from ._tessera import OptimizeReport, PassRun, Port, Rewrite, SearchedCandidate, SearchedRule, SearchReport, StepProfile
-from ._tessera import Device, Metadata, Summary, Tensor, TrainingReport
+from ._tessera import Device, Metadata, Profile, QuantizedLayer, QuantizeReport, Summary, Tensor, TrainingReport, ValueProfile
 from ._tessera import Model as _Model
 from ._tessera import compile as _compile
 from ._tessera import compile_targets, devices, memory_in_use, memory_limit, optimizer_passes
@@ -42,10 +44,10 @@ except PackageNotFoundError:  # used from a source tree
     __version__ = "0"
 
 __all__ = ["Adagrad", "Adam", "AdamW", "CompileReport", "Device", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
-           "Executable", "FileError", "InferenceSession", "InputError", "Lion", "Loss", "Metadata", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Rewrite", "SGD", "SearchReport",
-           "SearchedCandidate", "SearchedRule", "StepProfile", "Summary", "Tensor", "TensorType", "Training", "TrainingReport", "array_from", "compile",
+           "Executable", "FileError", "InferenceSession", "InputError", "Lion", "Loss", "Metadata", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Profile", "QuantizeReport", "QuantizedLayer", "Rewrite", "SGD", "SearchReport",
+           "SearchedCandidate", "SearchedRule", "StepProfile", "Summary", "Tensor", "TensorType", "Training", "TrainingReport", "ValueProfile", "array_from", "calibrate", "compile",
            "compile_targets", "custom_op", "demo", "devices", "discover", "from_onnx", "from_torch", "load", "memory_in_use", "memory_limit", "numpy_dtype",
-           "optimize", "optimizer_passes", "parse", "search", "set_memory_limit", "tensor_from",
+           "optimize", "optimizer_passes", "parse", "quantize", "search", "set_memory_limit", "tensor_from",
            "training", "warmup_cosine"]
 
 Files = Path | Sequence[Path]
@@ -238,6 +240,34 @@ def training(model: Source, loss: str | Loss | None = "cross_entropy", optimizer
                          clip_value=clip_value, precision=precision, loss_scale=loss_scale, accumulate=accumulate,
                          training_mode=training_mode, seed=seed, target=target,
                          threads=number("threads", threads, 0, MOST_THREADS), strict=strict, cache=cache)
+
+
+def calibrate(model: Source, samples: Iterable[Inputs], *, optimize: bool = True, threads: int = 0,
+              progress: Progress | None = None) -> Profile:
+    """Runs a model on samples and returns the ranges and histograms of its values (docs/quantization.md).
+
+    Each sample is what a run takes: arrays by name, in order, or one array. Profiles of the same model merge, save and
+    load. With `optimize` False, the model is profiled as it is; quantize() needs the same setting."""
+    return calibrate_model(load(model), samples, optimize, threads, progress)
+
+
+def quantize(model: Source, profile: Profile | Path | None = None, *, samples: Iterable[Inputs] = (), scheme: str = "minmax",
+             percentile: float = 99.99, activations: str = "uint8", symmetric: bool = False, power_of_two: bool = False,
+             per_channel: bool = True, weight_scheme: str = "minmax", bias_correction: bool = False, products: bool = False,
+             keep: Sequence[str] = (), optimize: bool = True, threads: int = 0,
+             progress: Progress | None = None) -> tuple[Model, QuantizeReport]:
+    """Returns a model that computes convolutions and matrix products with 8-bit integers, in the QDQ form of ONNX, and a
+    report of its layers (docs/quantization.md).
+
+    Ranges come from `profile`, or from calibrating on `samples`, with which the error of each layer is also measured.
+    `scheme` is "minmax", "percentile", "entropy" or "mse"; `activations` is "uint8", "int8", "uint16" or "int16". Weights
+    are symmetric int8, with one scale for each output channel, or with one for all if `per_channel` is False. `keep` are
+    patterns of nodes, values or operators that stay in floating point; `products` also quantizes matrix products of two
+    activations."""
+    return quantize_model(load(model), profile, samples, scheme=scheme, percentile=percentile, activations=activations,
+                          symmetric=symmetric, power_of_two=power_of_two, per_channel=per_channel,
+                          weight_scheme=weight_scheme, bias_correction=bias_correction, products=products, keep=keep,
+                          optimize=optimize, threads=threads, progress=progress)
 
 
 from .onnxruntime import InferenceSession  # noqa: E402 - it needs load and compile

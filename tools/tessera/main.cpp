@@ -78,6 +78,8 @@ int tessera::cli::command_line(int argc, char** argv, const Host& host) {
     add_discover(app, chosen);
     add_tile(app, chosen);
     add_train(app, chosen);
+    add_calibrate(app, chosen);
+    add_quantize(app, chosen);
     add_devices(app, chosen);
     add_cache(app, chosen);
     add_completion(app, chosen);

@@ -47,7 +47,7 @@ Result<TrainingData> TrainingData::read(const std::string& files, const std::vec
         if (port == ports.end()) {
             std::vector<std::string> names;
             for (const Port& p : ports) names.push_back(p.name);
-            return Error(Code::E0501, "--data: there is no input {} of a training step for \"{}\"",
+            return Error(Code::E0501, "--data: there is no input {} for \"{}\"",
                          name.empty() ? fmt::format("{}", next + 1) : fmt::format("\"{}\"", name), file)
                 .hint("its inputs are, in order: {}", fmt::join(names, ", "));
         }

@@ -1,0 +1,42 @@
+"""Calibration and quantization (docs/quantization.md)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from ._errors import Error
+from ._runnable import Inputs, Model, Path, Progress, number
+from ._tessera import Datum, Profile, QuantizeOptions, QuantizeReport
+from ._tessera import calibrate as _calibrate
+from ._tessera import quantize as _quantize
+
+MOST_THREADS = 4096
+
+
+def _samples(model: Model, samples: Iterable[Inputs]) -> list[dict[str, Datum]]:
+    if not isinstance(samples, Iterable):
+        raise Error("E0501", f"samples: expected the inputs of one run after the other, got {type(samples).__name__}")
+    return [model._data(sample) for sample in samples]
+
+
+def calibrate_model(model: Model, samples: Iterable[Inputs], optimize: bool, threads: int, progress: Progress | None) -> Profile:
+    return _calibrate(model._held, _samples(model, samples), optimize, number("threads", threads, 0, MOST_THREADS), progress)
+
+
+def quantize_model(model: Model, profile: Profile | Path | None, samples: Iterable[Inputs], *, scheme: str, percentile: float,
+                   activations: str, symmetric: bool, power_of_two: bool, per_channel: bool, weight_scheme: str,
+                   bias_correction: bool, products: bool, keep: Sequence[str], optimize: bool, threads: int,
+                   progress: Progress | None) -> tuple[Model, QuantizeReport]:
+    if isinstance(profile, (str, os.PathLike)):
+        profile = Profile.load(os.fspath(profile))
+    options = QuantizeOptions()
+    options.scheme, options.percentile, options.activations = scheme, percentile, activations
+    options.symmetric, options.power_of_two, options.per_channel = symmetric, power_of_two, per_channel
+    options.weight_scheme, options.bias_correction, options.products = weight_scheme, bias_correction, products
+    options.keep = [keep] if isinstance(keep, str) else list(keep)
+    options.optimize = optimize
+    options.samples = _samples(model, samples)
+    options.set_threads(number("threads", threads, 0, MOST_THREADS))
+    done = _quantize(model._held, profile, options, progress)
+    return Model(done.model), done.report
