@@ -37,17 +37,32 @@ class Builder:
         self.weights.append(numpy_helper.from_array(np.array(values, np.int64), f"c{self.count}"))
         return f"c{self.count}"
 
+    def scalar_int(self, value):
+        self.count += 1
+        self.weights.append(numpy_helper.from_array(np.array(value, np.int64), f"c{self.count}"))
+        return f"c{self.count}"
+
     def linear(self, x, name, a, b):
         return self.op("Add", self.op("MatMul", x, self.weight(f"{name}.weight", a, b)), self.weight(f"{name}.bias", b, value=0))
 
     def norm(self, x, name, width):
         return self.op("LayerNormalization", x, self.weight(f"{name}.weight", width, value=1), self.weight(f"{name}.bias", width, value=0), axis=-1)
 
-    def model(self, x, shape, y, out):
+    def encoder_layer(self, x, name, n, s, d, heads, activation, causal=0):
+        """Attention and two products, each after a norm and added to what came in."""
+        split = lambda x: self.op("Transpose", self.op("Reshape", x, self.ints(n, s, heads, d // heads)), perm=[0, 2, 1, 3])
+        y = self.norm(x, f"{name}.n1", d)
+        q, k, v = (split(self.linear(y, f"{name}.{c}", d, d)) for c in "qkv")
+        y = self.op("Transpose", self.op("Attention", q, k, v, is_causal=causal), perm=[0, 2, 1, 3])
+        x = self.op("Add", x, self.linear(self.op("Reshape", y, self.ints(n, s, d)), f"{name}.o", d, d))
+        y = self.op(activation, self.linear(self.norm(x, f"{name}.n2", d), f"{name}.f1", d, 4 * d))
+        return self.op("Add", x, self.linear(y, f"{name}.f2", 4 * d, d))
+
+    def model(self, x, shape, y, out, kind=TensorProto.FLOAT):
         self.nodes.append(helper.make_node("Identity", [y], ["y"]))
-        info = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        graph = helper.make_graph(self.nodes, "g", [info(x, shape)], [info("y", out)], initializer=self.weights)
-        return tessera.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]))
+        graph = helper.make_graph(self.nodes, "g", [helper.make_tensor_value_info(x, kind, shape)],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, out)], initializer=self.weights)
+        return tessera.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)]))
 
 
 def mlp():
@@ -154,8 +169,112 @@ def resnet18_64():
     return resnet18(64)
 
 
+def resnet50(n=64):
+    b = Builder()
+
+    def conv(x, name, a, c, k, stride):
+        y = b.op("Conv", x, b.weight(f"{name}.weight", c, a, k, k, fan=a * k * k / 2), strides=[stride] * 2, pads=[k // 2] * 4)
+        return b.op("BatchNormalization", y, b.weight(f"{name}.scale", c, value=1), b.weight(f"{name}.bias", c, value=0),
+                    b.weight(f"{name}.mean", c, value=0), b.weight(f"{name}.var", c, value=1))
+    x = b.op("MaxPool", b.op("Relu", conv("x", "stem", 3, 64, 7, 2)), kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    width, blocks = 64, [(c, 2 if stage and not i else 1, i) for stage, (c, count) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3))) for i in range(count)]
+    for c, stride, i in blocks:
+        y = b.op("Relu", conv(x, f"c{c}b{i}.1", width, c, 1, 1))
+        y = conv(b.op("Relu", conv(y, f"c{c}b{i}.2", c, c, 3, stride)), f"c{c}b{i}.3", c, 4 * c, 1, 1)
+        x = b.op("Relu", b.op("Add", y, x if i else conv(x, f"c{c}b{i}.d", width, 4 * c, 1, stride)))
+        width = 4 * c
+    y = b.linear(b.op("Flatten", b.op("GlobalAveragePool", x)), "fc", 2048, 1000)
+    model = b.model("x", (n, 3, 224, 224), y, (n, 1000))
+
+    def peer(nn):
+        class Block(nn.Module):
+            def __init__(self, a, c, stride, down):
+                super().__init__()
+                self.body = nn.Sequential(nn.Conv2d(a, c, 1, bias=False), nn.BatchNorm2d(c), nn.ReLU(), nn.Conv2d(c, c, 3, stride, 1, bias=False), nn.BatchNorm2d(c), nn.ReLU(),
+                                          nn.Conv2d(c, 4 * c, 1, bias=False), nn.BatchNorm2d(4 * c))
+                self.down = nn.Sequential(nn.Conv2d(a, 4 * c, 1, stride, bias=False), nn.BatchNorm2d(4 * c)) if down else nn.Identity()
+
+            def forward(self, x):
+                return (self.body(x) + self.down(x)).relu()
+        layers, width = [], 64
+        for c, stride, i in blocks:
+            layers.append(Block(width, c, stride, not i))
+            width = 4 * c
+        return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1), *layers,
+                             nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+    return model, peer, (n, 3, 224, 224), 1000
+
+
+def torch_layers(nn, d, heads, layers, causal):
+    """Layers as Builder.encoder_layer has them."""
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n1, self.n2, self.qkv, self.o = nn.LayerNorm(d), nn.LayerNorm(d), nn.Linear(d, 3 * d), nn.Linear(d, d)
+            self.f1, self.f2 = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+
+        def forward(self, x):
+            n, s, _ = x.shape
+            q, k, v = (y.view(n, s, heads, d // heads).transpose(1, 2) for y in self.qkv(self.n1(x)).split(d, -1))
+            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).reshape(n, s, d)
+            x = x + self.o(y)
+            return x + self.f2(nn.functional.gelu(self.f1(self.n2(x))))
+    return nn.Sequential(*(Layer() for _ in range(layers)), nn.LayerNorm(d))
+
+
+def gpt2(n=8, s=1024, d=768, heads=12, layers=12, vocabulary=50257):
+    """GPT-2 small, its embedding of tokens the last product's matrix too."""
+    b = Builder()
+    table = b.weight("wte", vocabulary, d, fan=2500)
+    x = b.op("Add", b.op("Gather", table, "x"), b.weight("wpe", s, d, fan=2500))
+    for i in range(layers):
+        x = b.encoder_layer(x, f"h{i}", n, s, d, heads, "Gelu", 1)
+    y = b.op("MatMul", b.norm(x, "norm", d), b.op("Transpose", table, perm=[1, 0]))
+    model = b.model("x", (n, s), y, (n, s, vocabulary), TensorProto.INT64)
+
+    def peer(nn):
+        class Whole(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.wte, self.wpe, self.layers = nn.Embedding(vocabulary, d), nn.Embedding(s, d), torch_layers(nn, d, heads, layers, True)
+                nn.init.normal_(self.wte.weight, std=0.02)
+                nn.init.normal_(self.wpe.weight, std=0.02)
+
+            def forward(self, x):
+                return nn.functional.linear(self.layers(self.wte(x) + self.wpe.weight), self.wte.weight).flatten(0, 1)
+        return Whole()
+    return model, peer, (n, s), vocabulary
+
+
+def vit(n=64, d=768, heads=12, layers=12):
+    """ViT-B/16."""
+    b = Builder()
+    y = b.op("Conv", "x", b.weight("patch.weight", d, 3, 16, 16, fan=768), b.weight("patch.bias", d, value=0), strides=[16, 16])
+    y = b.op("Transpose", b.op("Reshape", y, b.ints(n, d, 196)), perm=[0, 2, 1])
+    x = b.op("Concat", b.op("Expand", b.weight("cls", 1, 1, d, value=0), b.ints(n, 1, d)), y, axis=1)
+    x = b.op("Add", x, b.weight("positions", 1, 197, d, fan=2500))
+    for i in range(layers):
+        x = b.encoder_layer(x, f"h{i}", n, 197, d, heads, "Gelu")
+    y = b.op("Gather", b.norm(x, "norm", d), b.scalar_int(0), axis=1)
+    model = b.model("x", (n, 3, 224, 224), b.linear(y, "head", d, 1000), (n, 1000))
+
+    def peer(nn):
+        class Whole(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.patch, self.layers, self.head = nn.Conv2d(3, d, 16, 16), torch_layers(nn, d, heads, layers, False), nn.Linear(d, 1000)
+                self.cls, self.positions = nn.Parameter(self.head.weight.new_zeros(1, 1, d)), nn.Parameter(self.head.weight.new_zeros(1, 197, d))
+
+            def forward(self, x):
+                x = self.patch(x).flatten(2).transpose(1, 2)
+                import torch
+                return self.head(self.layers(torch.cat([self.cls.expand(n, -1, -1).to(x.dtype), x], 1) + self.positions)[:, 0])
+        return Whole()
+    return model, peer, (n, 3, 224, 224), 1000
+
+
 MODELS = {"mlp": mlp, "lstm": lstm, "transformer": transformer, "resnet18": resnet18}
-LARGE = {"resnet18_64": resnet18_64, "bert": bert}
+LARGE = {"resnet18_64": resnet18_64, "bert": bert, "resnet50": resnet50, "gpt2": gpt2, "vit": vit}
 
 
 def torch_step(peer, x, labels, args, compiled):
@@ -164,6 +283,8 @@ def torch_step(peer, x, labels, args, compiled):
     torch.set_num_threads(args.threads)
     cuda = args.device == "cuda"
     module = peer(torch.nn).to(args.device)
+    last = torch.channels_last if cuda and x.ndim == 4 else torch.contiguous_format
+    module = module.to(memory_format=last)
     optimizer = torch.optim.AdamW(module.parameters(), 1e-3, fused=True if cuda else None)
     forward = torch.compile(module, mode="reduce-overhead" if cuda else None) if compiled else module
     x, labels = torch.from_numpy(x), torch.from_numpy(labels)
@@ -171,11 +292,21 @@ def torch_step(peer, x, labels, args, compiled):
     def step():
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(args.device, torch.bfloat16, enabled=args.precision == "bf16"):
-            loss = torch.nn.functional.cross_entropy(forward(x.to(args.device)), labels.to(args.device))
+            loss = torch.nn.functional.cross_entropy(forward(x.to(args.device).contiguous(memory_format=last)), labels.to(args.device).flatten())
         loss.backward()
         optimizer.step()
         return loss.item()
     return step
+
+
+def free_gigabytes(args):
+    """Of the GPU, as its driver counts, with what PyTorch caches given back; 0 without PyTorch."""
+    if args.no_torch or args.device != "cuda":
+        return 0
+    import torch
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info()[0] / 1e9
 
 
 def main():
@@ -195,21 +326,33 @@ def main():
     for name in args.models or MODELS:
         model, peer, shape, classes = {**MODELS, **LARGE}[name]()
         draw = np.random.default_rng(1)
-        x, labels = draw.standard_normal(shape).astype(np.float32), draw.integers(0, classes, shape[0])
+        tokens = len(shape) == 2 and model.inputs[0].dtype == "i64"
+        x = draw.integers(0, classes, shape) if tokens else draw.standard_normal(shape).astype(np.float32)
+        labels = draw.integers(0, classes, shape if tokens else shape[0])
+        loss = tessera.Loss("cross_entropy", class_axis=-1) if tokens else "cross_entropy"
+        free = free_gigabytes(args)
         begin = time.perf_counter()
         try:
-            ours = tessera.training(model, "cross_entropy", tessera.AdamW(1e-3), precision=args.precision, threads=args.threads, cache="",
+            ours = tessera.training(model, loss, tessera.AdamW(1e-3), precision=args.precision, threads=args.threads, cache="",
                                     target="host" if args.device == "cpu" else "cuda")
         except tessera.Error as e:
             print(f"{name}: {str(e).splitlines()[0]}")
             continue
         ours(x, labels)
-        first = time.perf_counter() - begin
+        first = {"tessera": time.perf_counter() - begin}
+        memory = {"tessera": free - free_gigabytes(args)}
         steps = {"tessera": lambda: ours(x, labels)}
         if not args.no_torch:
             steps["eager"] = torch_step(peer, x, labels, args, False)
             if not args.no_inductor:
                 steps["inductor"] = torch_step(peer, x, labels, args, True)
+        for which in list(steps)[1:]:
+            free, begin = free_gigabytes(args), time.perf_counter()
+            steps[which]()
+            first[which] = time.perf_counter() - begin
+            for _ in range(3):  # CUDA graphs are recorded later
+                steps[which]()
+            memory[which] = free - free_gigabytes(args)
         times = {which: [] for which in steps}
         for round in range(args.rounds + 1):
             for which, step in steps.items():
@@ -219,7 +362,8 @@ def main():
                 times[which].append((clock() - start) / args.steps)
         losses = {which: step() for which, step in steps.items()}
         found = {which: statistics.median(t[1:]) * 1e3 for which, t in times.items()}
-        line = f"{name}: " + ", ".join(f"{which} {ms:.2f} ms" for which, ms in found.items()) + f"; first step {first:.1f} s; losses " + ", ".join(f"{v:.4g}" for v in losses.values())
+        line = f"{name}: " + ", ".join(f"{which} {ms:.2f} ms" for which, ms in found.items()) + "; first step " + ", ".join(f"{v:.1f}" for v in first.values()) + " s" + (
+            "; takes " + ", ".join(f"{v:.1f}" for v in memory.values()) + " GB" if args.device == "cuda" and not args.no_torch else "") + "; losses " + ", ".join(f"{v:.4g}" for v in losses.values())
         if len(found) > 1:
             best = found["inductor" if "inductor" in found else "eager"]
             ratios.append(best / found["tessera"])

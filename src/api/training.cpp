@@ -1,6 +1,7 @@
 // Training as users see it: steps over memory of its own, saved and resumed.
 #include "tessera/training.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -69,6 +70,11 @@ struct Training::State {
         NamedTensorList list;
         for (size_t i = 0; i < values.size(); ++i) list.emplace_back(tensors[first + i].name, values[i]);
         return list;
+    }
+    // How many tensors users know of: narrow copies come after them.
+    size_t own_count() const {
+        return size_t(std::find_if(tensors.begin(), tensors.end(), [](const auto& t) { return t.copy_of; }) -
+                      tensors.begin());
     }
     bool scaled() const { return whole.step.scale >= 0; }
 
@@ -208,8 +214,12 @@ Result<Training> Training::create(const Model& model, const TrainingOptions& opt
         s.rate = options.optimizer.learning_rate;
         s.parameter_count = plan.parameters;
         std::vector<Tensor> initial;
-        for (TrainedTensor& t : plan.tensors) initial.push_back(std::move(t.initial));
-        s.memory = TRY(TrainingMemory::make(std::move(initial), options.compile.target));
+        std::vector<std::optional<size_t>> copies;
+        for (TrainedTensor& t : plan.tensors) {
+            initial.push_back(std::move(t.initial));
+            copies.push_back(t.copy_of);
+        }
+        s.memory = TRY(TrainingMemory::make(std::move(initial), copies, options.compile.target));
         s.tensors = std::move(plan.tensors);
         s.whole.step = std::move(plan.whole);
         s.accumulate.step = std::move(plan.accumulate);
@@ -260,14 +270,14 @@ Result<NamedTensorList> Training::parameters() const {
 Result<NamedTensorList> Training::state() const {
     const std::lock_guard lock(state_->mutex);
     const size_t first = state_->parameter_count;
-    return state_->named(first, TRY(state_->memory.lend(first, state_->memory.size())));
+    return state_->named(first, TRY(state_->memory.lend(first, state_->own_count())));
 }
 const CompileReport& Training::report() const { return state_->whole.executable->report(); }
 const Executable& Training::executable() const { return *state_->whole.executable; }
 
 Status Training::save(const std::string& path, const std::map<std::string, std::string>& extra) const {
     const std::lock_guard lock(state_->mutex);
-    NamedTensors all{state_->named(0, TRY(state_->memory.read(0, state_->memory.size()))), state_->counts()};
+    NamedTensors all{state_->named(0, TRY(state_->memory.read(0, state_->own_count()))), state_->counts()};
     for (const auto& [key, value] : extra) all.metadata["user." + key] = value;
     return write_safetensors(all, path);
 }
@@ -285,7 +295,7 @@ Result<std::map<std::string, std::string>> Training::load(const std::string& pat
     if (text("optimizer") != s.options.optimizer.kind)
         return misfit(fmt::format("it is of {}, this is {}", text("optimizer"), s.options.optimizer.kind));
     std::vector<const Tensor*> found;
-    for (size_t i = 0; i < s.tensors.size(); ++i) {
+    for (size_t i = 0; i < s.own_count(); ++i) {
         const Tensor& own = s.memory.placed(i);
         const std::string& name = s.tensors[i].name;
         auto at =
@@ -322,9 +332,9 @@ Result<std::map<std::string, std::string>> Training::load(const std::string& pat
 
 Result<Model> Training::trained() const {
     const std::lock_guard lock(state_->mutex);
-    const std::span<const Tensor> here = TRY(state_->memory.read(0, state_->memory.size()));
+    const std::span<const Tensor> here = TRY(state_->memory.read(0, state_->own_count()));
     std::vector<Tensor> now;
-    for (size_t i = 0; i < state_->tensors.size(); ++i) {
+    for (size_t i = 0; i < here.size(); ++i) {
         const Tensor& t = here[i];
         Tensor own = t;
         if (!state_->tensors[i].constant.empty())

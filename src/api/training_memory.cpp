@@ -3,11 +3,31 @@
 #include <algorithm>
 #include <cstring>
 
-namespace tessera {
+#include "base/numeric.h"
 
-Result<TrainingMemory> TrainingMemory::make(std::vector<Tensor> tensors, std::string_view target) {
+namespace tessera {
+namespace {
+
+void convert(const Tensor& from, Tensor& to) {
+    constexpr int64_t kChunk = 4096;
+    std::vector<double> values(static_cast<size_t>(kChunk));
+    for (int64_t i = 0; i < from.elements(); i += kChunk) {
+        const int64_t count = std::min(kChunk, from.elements() - i);
+        read_reals(from.dtype(), from.data(), i, 1, count, values.data());
+        write_reals(to.dtype(), to.mutable_data(), i, 1, count, values.data());
+    }
+}
+
+}  // namespace
+
+Result<TrainingMemory> TrainingMemory::make(std::vector<Tensor> tensors,
+                                            const std::vector<std::optional<size_t>>& copy_of,
+                                            std::string_view target) {
     TrainingMemory made;
     made.here_ = std::move(tensors);
+    made.copy_.resize(made.size());
+    for (size_t i = 0; i < copy_of.size(); ++i)
+        if (copy_of[i]) made.copy_[*copy_of[i]] = i;
     Device* device = TRY(device_for(target));
     if (device->shares_memory()) return made;
     const DeviceScope inside = TRY(device->enter());
@@ -21,8 +41,8 @@ Result<TrainingMemory> TrainingMemory::make(std::vector<Tensor> tensors, std::st
         if (!memory.ok()) return needed_for(std::move(memory.error()), "the parameters and what the optimizer keeps");
         const void* data = memory->get();
         made.on_device_.push_back(Tensor::view_on_gpu(device->gpu(), t.dtype(), t.sizes(), data, std::move(*memory)));
-        TRY(made.upload(i));
     }
+    for (size_t i = 0; i < made.size(); ++i) TRY(made.upload(i));
     TRY(made.stream_->synchronize());
     return made;
 }
@@ -30,7 +50,10 @@ Result<TrainingMemory> TrainingMemory::make(std::vector<Tensor> tensors, std::st
 Status TrainingMemory::upload(size_t i) {
     const int64_t bytes = here_[i].bytes();
     if (bytes == 0) return {};
-    return stream_->copy_to_device(read_only(on_device_[i].data()), here_[i].data(), bytes);
+    TRY(stream_->copy_to_device(read_only(on_device_[i].data()), here_[i].data(), bytes));
+    if (!copy_[i]) return {};
+    convert(here_[i], here_[*copy_[i]]);
+    return upload(*copy_[i]);
 }
 
 Status TrainingMemory::download(size_t i) {

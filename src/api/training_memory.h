@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,8 +16,10 @@ namespace tessera {
 class TrainingMemory {
   public:
     TrainingMemory() = default;
-    // `target`: as CompileOptions has it.
-    static Result<TrainingMemory> make(std::vector<Tensor> tensors, std::string_view target);
+    // `target`: as CompileOptions has it. `copy_of`: by tensor, the one that it is a copy of in another float type,
+    // made here whenever that one is given a value here.
+    static Result<TrainingMemory> make(std::vector<Tensor> tensors, const std::vector<std::optional<size_t>>& copy_of,
+                                       std::string_view target);
 
     // Where a step reads and writes tensor `i`.
     const Tensor& placed(size_t i) const { return device_ ? on_device_[i] : here_[i]; }
@@ -38,9 +41,10 @@ class TrainingMemory {
     Status download(size_t i);
 
     std::vector<Tensor> here_, on_device_;
-    std::vector<bool> stale_;   // here, since a run changed it on the GPU
-    std::vector<bool> lent_;    // since the last run
-    Device* device_ = nullptr;  // null: tensors stay here
+    std::vector<std::optional<size_t>> copy_;  // by tensor
+    std::vector<bool> stale_;                  // here, since a run changed it on the GPU
+    std::vector<bool> lent_;                   // since the last run
+    Device* device_ = nullptr;                 // null: tensors stay here
     std::unique_ptr<Stream> stream_;
 };
 

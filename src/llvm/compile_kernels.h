@@ -13,7 +13,8 @@ namespace tessera {
 
 // buffers: one pointer per parameter; 64-byte alignment improves speed but is not required. symbols: in the kernel's
 // order. scratch: memory of the calling thread, 64-byte aligned. Runs the iterations [begin, end).
-using LaunchFunction = void (*)(void* const* buffers, const int64_t* symbols, int64_t begin, int64_t end, char* scratch);
+using LaunchFunction = void (*)(void* const* buffers, const int64_t* symbols, int64_t begin, int64_t end,
+                                char* scratch);
 
 // A TMA descriptor of a parameter: its layout, over the kernel's symbols, and the box that one copy transfers.
 // Innermost dimension first, which must be contiguous.
@@ -41,14 +42,14 @@ struct LaunchShape {
 };
 
 struct KernelLaunch {
-    std::string symbol;           // name of the function in object files
+    std::string symbol;  // name of the function in object files
     LaunchFunction function = nullptr;
-    void* handle = nullptr;       // for another device: handle of the code, instead of a function
-    Expr extent;                  // of its range, over the kernel's symbols
-    Expr scratch_bytes;           // scratch memory of each thread
+    void* handle = nullptr;  // for another device: handle of the code, instead of a function
+    Expr extent;             // of its range, over the kernel's symbols
+    Expr scratch_bytes;      // scratch memory of each thread
     bool parallel = false;
-    LaunchShape shape = {};       // on a GPU
-    bool begins_early = false;    // on a GPU: may start before preceding launches finish; its code waits for them
+    LaunchShape shape = {};     // on a GPU
+    bool begins_early = false;  // on a GPU: may start before preceding launches finish; its code waits for them
 };
 
 struct CompiledKernel {
@@ -56,11 +57,11 @@ struct CompiledKernel {
 };
 
 struct CodegenOptions {
-    std::string target = "host";   // or one of list_targets(); for a GPU possibly with a number of SMs, "sm_90a:114"
-    int optimize = 2;              // LLVM's optimization level
-    bool fast_math = true;         // FMA contraction, and reassociation of sums over a Vector loop; never no-NaN
-    bool flush_subnormals = false; // flush subnormals to zero if the CPU is slow at them (x86-64)
-    int threads = 0;               // for code generation; 0: all
+    std::string target = "host";    // or one of list_targets(); for a GPU possibly with a number of SMs, "sm_90a:114"
+    int optimize = 2;               // LLVM's optimization level
+    bool fast_math = true;          // FMA contraction, and reassociation of sums over a Vector loop; never no-NaN
+    bool flush_subnormals = false;  // flush subnormals to zero if the CPU is slow at them (x86-64)
+    int threads = 0;                // for code generation; 0: all
 };
 
 // The host, with features detected through the operating system, or a named target. E0603 for an unknown name.
@@ -72,7 +73,8 @@ bool can_compute(DType dtype);
 Decision can_compile(const Kernel& kernel, bool blocks = false);
 
 // Whether two parameters, one read and one written, may be the same buffer: each element is read only to write that
-// same element. Generated code assumes that any other two parameters do not alias if one of them is written.
+// same element, or before it is written. Generated code assumes that any other two parameters do not alias if one of
+// them is written.
 bool may_share_memory(const Kernel& kernel, size_t read, size_t written);
 
 // The launches of each kernel without functions, by their names in object files, for a GPU or for any CPU.
@@ -81,17 +83,18 @@ Result<std::vector<CompiledKernel>> list_launches(const std::vector<Kernel>& ker
 
 // Machine code linked into this process for the lifetime of the object, or assembly for a device to load.
 class CompiledModule {
-   public:
+  public:
     virtual ~CompiledModule() = default;
     const std::vector<CompiledKernel>& kernels() const { return kernels_; }
-    virtual const std::string& object() const = 0;  // the object file, for the cache and bundles
+    virtual const std::string& object() const = 0;                         // the object file, for the cache and bundles
     virtual std::vector<std::string_view> assembly() const { return {}; }  // for a device to load, in parts
 
-   protected:
+  protected:
     std::vector<CompiledKernel> kernels_;
 };
 
-Result<std::shared_ptr<CompiledModule>> compile_kernels(const std::vector<Kernel>& kernels, const CodegenOptions& options);
+Result<std::shared_ptr<CompiledModule>> compile_kernels(const std::vector<Kernel>& kernels,
+                                                        const CodegenOptions& options);
 // Links an object that compile_kernels produced from the same kernels with the same options.
 Result<std::shared_ptr<CompiledModule>> load_object(const std::vector<Kernel>& kernels, std::string object,
                                                     const CodegenOptions& options);
@@ -102,7 +105,8 @@ void let_go_of_compiler();
 
 // For cross compilation and inspection.
 Result<std::string> emit_object(const std::vector<Kernel>& kernels, const CodegenOptions& options);
-Result<std::string> emit_llvm(const std::vector<Kernel>& kernels, const CodegenOptions& options);      // optimized IR, as text
+Result<std::string> emit_llvm(const std::vector<Kernel>& kernels,
+                              const CodegenOptions& options);  // optimized IR, as text
 Result<std::string> emit_assembly(const std::vector<Kernel>& kernels, const CodegenOptions& options);
 
 }  // namespace tessera

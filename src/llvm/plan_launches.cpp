@@ -424,13 +424,16 @@ bool may_share_memory(const Kernel& kernel, size_t read, size_t written) {
     if (read == written) return true;
     if (dtype_bytes(r.dtype) != dtype_bytes(w.dtype) || !same_indices(r.shape, w.shape)) return false;
     if (!same_indices(r.strides, w.strides)) return false;
-    bool share = true;
-    auto check = [&](const Expr& e, const Place* target) {
+    bool share = true, stored = false;
+    std::vector<Place> before;  // where it is read before those elements are written
+    auto check = [&](const Expr& e, const Place* target, bool value = false) {
         if (!e.node().reads) return;
         visit(e, [&](const Expr& x) {
             if (!x.is(ExprKind::Load)) return;
             if (x.node().slot == static_cast<int>(written)) share = false;
-            if (x.node().slot == static_cast<int>(read) && !(target && same_indices(x.args(), *target))) share = false;
+            if (x.node().slot != static_cast<int>(read) || (target && same_indices(x.args(), *target))) return;
+            if (!value || stored) share = false;
+            before.push_back(x.args());
         });
     };
     visit(kernel.body, [&](const Stmt& s) {
@@ -441,8 +444,11 @@ bool may_share_memory(const Kernel& kernel, size_t read, size_t written) {
             // Where parts of a loop overlap, elements are made again of what was read.
             bool again = false;
             for (const Expr& e : st->to.indices) visit(e, [&](const Expr& x) { again |= x.is(ExprKind::Min); });
-            check(st->value, to_written && !again ? &st->to.indices : nullptr);
+            check(st->value, to_written && !again ? &st->to.indices : nullptr, !again);
             for (const Expr& e : st->to.indices) check(e, nullptr);
+            if (!to_written) return;
+            stored = true;
+            std::erase_if(before, [&](const Place& at) { return same_indices(at, st->to.indices); });
         } else if (const If* branch = s->as<If>()) {
             check(branch->condition, nullptr);
         } else if (const For* loop = s->as<For>()) {
@@ -454,7 +460,7 @@ bool may_share_memory(const Kernel& kernel, size_t read, size_t written) {
             for (const Expr& e : call->args) check(e, nullptr);
         }
     });
-    return share;
+    return share && before.empty();
 }
 
 }  // namespace tessera

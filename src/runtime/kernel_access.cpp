@@ -20,7 +20,9 @@ std::optional<int64_t> product(const std::vector<Expr>& dims, const SymbolValues
     return n;
 }
 
-// Counts how often a kernel stores to one buffer, and sees that the other is only read at the element being stored.
+// Counts how often a kernel stores to one buffer, and sees that the other is only read at the element being stored, by
+// that statement or by ones before it. Indices that are the same there name the same loops, of which each element has
+// one iteration.
 class Overwriting {
   public:
     Overwriting(size_t input, size_t output, const SymbolValues& symbols)
@@ -43,6 +45,8 @@ class Overwriting {
         if (auto* store = s->as<Store>()) return holds(*store, times);
         return !touches(s);  // If: how often a branch is taken is not known; Call: reads what it likes
     }
+    // All that was read of the input was stored over.
+    bool all_stored() const { return before_.empty(); }
 
     int64_t stores = 0;
 
@@ -50,16 +54,20 @@ class Overwriting {
     bool holds(const Store& store, int64_t times) {
         for (const Expr& i : store.to.indices)
             if (mentions(i)) return false;
-        if (store.to.buffer != output_) return !mentions(store.value) && store.to.buffer != input_;
-        if (store.combine || __builtin_add_overflow(stores, times, &stores)) return false;
-        bool same = true;
+        if (store.to.buffer == input_) return false;
+        bool fits = true;
         each_load(store.value, [&](const Expr& load) {
-            int slot = load.node().slot;
-            if (slot == output_ || (slot == input_ && load.args() != store.to.indices)) same = false;
+            const int slot = load.node().slot;
             for (const Expr& i : load.args())
-                if (mentions(i)) same = false;
+                if (mentions(i)) fits = false;
+            const bool own = store.to.buffer == output_ && load.args() == store.to.indices;
+            if (slot == output_ || (slot == input_ && !own && stores > 0)) fits = false;
+            if (slot == input_ && !own) before_.push_back(load.args());
         });
-        return same;
+        if (store.to.buffer != output_) return fits;
+        const bool plain = !store.combine && !__builtin_add_overflow(stores, times, &stores);
+        std::erase_if(before_, [&](const std::vector<Expr>& at) { return at == store.to.indices; });
+        return fits && plain;
     }
 
     bool mentions(const Expr& e) const {
@@ -83,6 +91,7 @@ class Overwriting {
 
     int input_, output_;
     const SymbolValues& symbols_;
+    std::vector<std::vector<Expr>> before_;  // where the input was read, until those elements are stored
 };
 
 }  // namespace
@@ -116,7 +125,7 @@ bool may_overwrite(const Kernel& kernel, size_t input, size_t output, const Symb
     if (!elements) return false;
     Overwriting check(input, output, symbols);
     // All elements are stored, as a kernel fills its outputs; as many stores as elements: each of them once.
-    return check.holds(kernel.body, 1) && check.stores == *elements;
+    return check.holds(kernel.body, 1) && check.all_stored() && check.stores == *elements;
 }
 
 }  // namespace tessera

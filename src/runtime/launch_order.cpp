@@ -28,6 +28,8 @@ std::vector<Touched> touched_by(const KernelStep& step, const ProgramLayout& lay
             all.push_back({kArena, at, at + plan.bytes[root], writes});
         else
             all.push_back({static_cast<int>(root), 0, 1, writes});
+        for (const auto& [to, from] : plan.overwrites)
+            if (writes && to == static_cast<int>(root)) all.push_back({from, 0, 1, true});
     }
     if (most_local_bytes(bound.launches) > 0) all.push_back({kScratch, 0, 1, true});
     return all;

@@ -27,7 +27,7 @@ bool Run::may_write(size_t root, const Tensor& t) const {
     const auto& pairs = context_.plan->overwrites;
     return std::all_of(given_.begin(), given_.end(), [&](const GivenMemory& g) {
         if (!overlap(begin_of(t), end_of(t), g.begin, g.end)) return true;
-        if (!context_.device.shares_memory() || g.begin != begin_of(t) || g.end != end_of(t)) return false;
+        if (g.begin != begin_of(t) || g.end != end_of(t)) return false;
         return std::find(pairs.begin(), pairs.end(), std::pair(static_cast<int>(root), g.root)) != pairs.end();
     });
 }

@@ -69,7 +69,8 @@ class ArenaBlocks {
         }
     }
 
-    // The outputs that step `s` may write over inputs of the run that it reads for the last time.
+    // The outputs that step `s` may write over inputs of the run that it reads for the last time, or over inputs of
+    // their names that only steps before it read.
     void overwrite_inputs(int s, std::vector<std::pair<int, int>>& pairs) const {
         const auto* step = std::get_if<KernelStep>(&program_.steps[static_cast<size_t>(s)]);
         if (!step || !plan_.steps[static_cast<size_t>(s)].bound) return;
@@ -86,6 +87,10 @@ class ArenaBlocks {
                 if (may_share_memory(kernel, in, out) && may_overwrite(kernel, in, out, symbols))
                     pairs.emplace_back(to, from);
             }
+            const int named = input_named_as(to);
+            if (named >= 0 && is(named, Home::Input) && layout_.last[size_t(named)] < s &&
+                plan_.bytes[size_t(named)] == plan_.bytes[size_t(to)])
+                pairs.emplace_back(to, named);
         }
     }
 
@@ -105,6 +110,17 @@ class ArenaBlocks {
     }
 
   private:
+    // The root of the input with the name of the output whose root this is; -1 where there is none.
+    int input_named_as(int output) const {
+        const Graph& graph = *program_.graph;
+        for (size_t k = 0; k < program_.outputs.size(); ++k) {
+            if (program_.outputs[k] < 0 || layout_.root[size_t(program_.outputs[k])] != output) continue;
+            for (size_t i = 0; i < program_.inputs.size(); ++i)
+                if (program_.inputs[i] >= 0 && graph.inputs()[i]->name() == graph.output_names()[k])
+                    return layout_.root[size_t(program_.inputs[i])];
+        }
+        return -1;
+    }
     int root(const KernelStep& step, size_t arg) const { return layout_.root[static_cast<size_t>(step.args[arg])]; }
     // No other argument of the step lies in the same memory.
     bool alone(const KernelStep& step, size_t arg) const {

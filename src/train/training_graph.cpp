@@ -10,6 +10,7 @@
 
 #include "graph/gradient/gradient.h"
 #include "train/losses.h"
+#include "train/precision.h"
 #include "train/training_mode.h"
 
 namespace tessera {
@@ -88,6 +89,11 @@ bool no_gradient(const Value* g) {
     return filled && filled->is_constant() && filled->tensor()->elements() == 1 && filled->tensor()->real_at(0) == 0;
 }
 
+std::optional<DType> narrow_type(const TrainingOptions& options) {
+    if (options.precision == "f32") return {};
+    return options.precision == "bf16" ? DType::bf16 : DType::f16;
+}
+
 // The graph of one kind of step, while it is put together.
 class StepBuilder {
   public:
@@ -105,10 +111,10 @@ class StepBuilder {
         if (kind_ == StepKind::Evaluate) {
             TRY(normalize_by_statistics(graph()));
         } else {
+            if (const auto narrow = narrow_type(options_))
+                TRY(narrow_values(graph(), *narrow, {inputs_.begin(), inputs_.end()}));
             if (options_.training_mode) TRY(follow_training_mode());
             TRY(write_out_for_gradients(graph(), {inputs_.begin(), inputs_.begin() + std::ptrdiff_t(parameters_)}));
-            const bool narrow = options_.precision != "f32";
-            if (narrow) TRY(narrow_products(graph(), options_.precision == "bf16" ? DType::bf16 : DType::f16));
         }
         Value* output = graph().outputs()[TRY(loss_output(graph(), options_.loss))];
         TRY(add_loss(output));
@@ -211,6 +217,21 @@ class StepBuilder {
         return b_.status();
     }
 
+    // Parameters that are read in the narrow type, whole, are read from copies that steps keep up to date.
+    void read_copies() {
+        for (size_t i = 0; i < all_.size(); ++i) {
+            if (!all_[i].copy_of) continue;
+            const Value* parameter = inputs_[*all_[i].copy_of];
+            const DType narrow = all_[i].initial.dtype();
+            std::vector<Value*> casts;
+            for (const auto& node : graph().nodes())
+                if (node->op().name == "cast" && node->input(0) == parameter &&
+                    node->output()->type().tensor().dtype == narrow)
+                    casts.push_back(node->output());
+            for (Value* cast : casts) graph().replace_uses(cast, input_of(i));
+        }
+    }
+
     Status add_step() {
         if (scale_)
             for (size_t i = 0; i < gradients_.size(); ++i)
@@ -219,6 +240,7 @@ class StepBuilder {
         if (scale_)
             for (Value* g : gradients_) finite_ = b_.op("and", {finite_, is_finite(g)});
         for (const auto& [i, output] : statistics_) updated_[i] = kept(graph().outputs()[output], inputs_[i]);
+        read_copies();
         if (options_.accumulate > 1) add_up();
         if (kind_ == StepKind::Whole) update();
         return b_.status();
@@ -298,6 +320,9 @@ class StepBuilder {
             updated_[i] = kept(made.parameter, inputs_[i]);
             for (size_t k = 0; k < slots.size(); ++k) updated_[slots[k]] = made.slots[k];
         }
+        for (size_t i = 0; i < all_.size(); ++i)
+            if (const auto of = all_[i].copy_of; of && inputs_[i])
+                updated_[i] = b_.cast(updated_.at(*of), all_[i].initial.dtype());
     }
 
     // In Evaluate the model's come first; otherwise others take their places. What updates an input is an output of the
@@ -342,7 +367,8 @@ Result<Tensor> copied(const Tensor& t) {
     return own;
 }
 
-// Parameters first, then running statistics, then what the optimizer remembers.
+// Parameters first, then running statistics, then what the optimizer remembers, then narrow copies: of matrices, on a
+// GPU, where users do not write to parameters unnoticed.
 Result<std::vector<TrainedTensor>> tensors_of(const Graph& model, const TrainingOptions& options,
                                               const std::vector<std::string>& parameters) {
     std::vector<TrainedTensor> all;
@@ -365,6 +391,15 @@ Result<std::vector<TrainedTensor>> tensors_of(const Graph& model, const Training
             const Tensor& p = all[i].initial;
             all.push_back({parameters[i] + slot, {}, TRY(Tensor::zeros(p.dtype(), p.sizes()))});
         }
+    const auto narrow = narrow_type(options);
+    const std::string& target = options.compile.target;
+    const bool apart = target.starts_with("cuda") || target.starts_with("sm_");
+    for (size_t i = 0; narrow && apart && i < parameters.size(); ++i)
+        if (const Tensor& p = all[i].initial; p.dtype() == DType::f32 && p.rank() >= 2)
+            all.push_back({fmt::format("{}.{}", parameters[i], options.precision),
+                           {},
+                           TRY(Tensor::zeros(*narrow, p.sizes())),
+                           i});
     return all;
 }
 
@@ -405,6 +440,11 @@ Result<TrainingPlan> plan_training(const Graph& model, const TrainingOptions& op
         plan.whole = TRY(whole.finish());
         break;
     }
+    for (size_t i = plan.tensors.size(); i-- > 0 && plan.tensors[i].copy_of;)
+        if (plan.whole.places[i].input < 0) {  // nothing reads it
+            plan.tensors.erase(plan.tensors.begin() + std::ptrdiff_t(i));
+            plan.whole.places.erase(plan.whole.places.begin() + std::ptrdiff_t(i));
+        }
     plan.parameters = names.size();
     if (options.loss.kind == "cross_entropy")
         plan.classes = class_count(options.loss, *model.outputs()[TRY(loss_output(model, options.loss))]);

@@ -15,6 +15,8 @@ struct TrainedTensor {
     std::string name;      // as users know it
     std::string constant;  // of the model, that it stands for; empty: the optimizer's own
     Tensor initial;
+    // The parameter that it is a copy of, in the narrow type; nothing else is in `initial` or in a file.
+    std::optional<size_t> copy_of = {};
 };
 
 // Where a tensor is among a graph's inputs and outputs; -1 where it is not.
@@ -38,7 +40,7 @@ struct StepGraph {
 };
 
 struct TrainingPlan {
-    std::vector<TrainedTensor> tensors;  // parameters, then the rest
+    std::vector<TrainedTensor> tensors;  // parameters, then the rest, narrow copies of parameters last
     size_t parameters = 0;
     int64_t classes = 0;                 // of labels; 0: the target is no labels
     std::vector<std::string> untrained;  // float initializers that no gradient reaches

@@ -9,8 +9,6 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kBatchNormalization = "batch_normalization", kDropout = "dropout";
-// What mixed precision computes in the narrow type, its sums in f32. All other ops stay in f32.
-constexpr std::string_view kNarrowOps[] = {"matmul", "gemm", "conv", "conv_transpose", "einsum"};
 
 std::vector<Node*> nodes_called(const Graph& graph, std::string_view op) {
     std::vector<Node*> found;
@@ -108,7 +106,9 @@ Result<bool> drop_by_counter(Graph& graph, const std::function<Value*()>& seed) 
         if (ratio == 0) continue;
         Value* kept = kept_by_counter(b, x, ratio, seed(), ++stream);
         TRY(b.status());
-        Value* scaled = b.mul(x, b.op("where", {kept, b.scalar_like(1 / (1 - ratio), x), b.scalar_like(0, x)}));
+        const DType own = x->type().tensor().dtype, wide = own == DType::f64 ? DType::f64 : DType::f32;
+        Value* factor = b.op("where", {kept, b.scalar(1 / (1 - ratio), wide), b.scalar(0, wide)});
+        Value* scaled = b.cast(b.mul(b.cast(x, wide), factor), own);
         TRY(b.status());
         replace_node(graph, *node, {scaled, kept});
     }
@@ -150,27 +150,6 @@ Status write_out_for_gradients(Graph& graph, const std::vector<Value*>& paramete
         }
         graph.sort();
     }
-    return {};
-}
-
-Status narrow_products(Graph& graph, DType narrow) {
-    Builder b(graph);
-    std::vector<Node*> products;
-    for (const auto& node : graph.nodes()) {
-        bool wide = std::find(std::begin(kNarrowOps), std::end(kNarrowOps), node->op().name) != std::end(kNarrowOps);
-        for (const Value* v : node->inputs())
-            wide = wide && (!v || (v->type().is_tensor() && v->type().tensor().dtype == DType::f32));
-        if (wide) products.push_back(node.get());
-    }
-    for (Node* node : products) {
-        std::vector<Value*> in;
-        for (Value* v : node->inputs()) in.push_back(v ? b.cast(v, narrow) : nullptr);
-        std::vector<Value*> out = b.ops(node->op().name, in, node->attrs(), node->output_count());
-        for (Value*& y : out) y = b.cast(y, DType::f32);
-        TRY(b.status());
-        replace_node(graph, *node, out);
-    }
-    graph.sort();
     return {};
 }
 

@@ -1,5 +1,5 @@
 // How a graph differs where it is trained: batch normalization takes the batch's statistics and updates the running
-// ones, dropout drops, and products may run in a narrower type.
+// ones, and dropout drops.
 #pragma once
 
 #include <functional>
@@ -27,8 +27,5 @@ Result<bool> drop_by_counter(Graph& graph, const std::function<Value*()>& seed);
 // Nodes that depend on `parameters` and whose derivative is that of their expansion are written out, so that the
 // forward and the backward pass share what they compute.
 Status write_out_for_gradients(Graph& graph, const std::vector<Value*>& parameters);
-
-// Products and convolutions (a table in the source) take operands of `narrow` and add up in f32; other ops stay in f32.
-Status narrow_products(Graph& graph, DType narrow);
 
 }  // namespace tessera

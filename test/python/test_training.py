@@ -416,6 +416,50 @@ def test_narrow_products_train_alike(precision):
     assert b < 0.75 and all(value.dtype == np.float32 for value in narrow.parameters().values())
 
 
+def conv_net():
+    """Convolutions, batch normalization, a residual, pools, dropout and a product: f32[N,3,16,16] to f32[N,4]."""
+    draw = np.random.default_rng(3)
+    drawn = lambda fan, *shape: (draw.standard_normal(shape) / np.sqrt(fan)).astype(np.float32)
+    values = {"c1": drawn(27, 8, 3, 3, 3), "c2": drawn(72, 8, 8, 3, 3), "fc": drawn(8, 8, 4), "fb": drawn(4, 4)}
+    nodes = [helper.make_node("Conv", ["x", "c1"], ["h1"], pads=[1] * 4)]
+    for i, source in ((1, "h1"), (2, "h2")):
+        values |= {f"s{i}": np.ones(8, np.float32), f"b{i}": np.zeros(8, np.float32), f"m{i}": np.zeros(8, np.float32), f"v{i}": np.ones(8, np.float32)}
+        nodes += [helper.make_node("BatchNormalization", [source, f"s{i}", f"b{i}", f"m{i}", f"v{i}"], [f"n{i}"]),
+                  helper.make_node("Relu", [f"n{i}"], [f"r{i}"])]
+        if i == 1:
+            nodes += [helper.make_node("MaxPool", ["r1"], ["p1"], kernel_shape=[2, 2], strides=[2, 2]), helper.make_node("Conv", ["p1", "c2"], ["h2"], pads=[1] * 4)]
+    nodes += [helper.make_node("Add", ["r2", "p1"], ["a"]), helper.make_node("GlobalAveragePool", ["a"], ["g"]), helper.make_node("Flatten", ["g"], ["f"]),
+              helper.make_node("MatMul", ["f", "fc"], ["l"]), helper.make_node("Add", ["l", "fb"], ["y"])]
+    return onnx_model(nodes, [("x", ("N", 3, 16, 16))], [("y", ("N", 4))], values), (6, 3, 16, 16), (6,)
+
+
+def attention_net():
+    """Two heads over a sequence, with norms and residuals: f32[N,12,16] to f32[N,12,16]."""
+    draw = np.random.default_rng(4)
+    values = {name: (draw.standard_normal((16, 16)) / 4).astype(np.float32) for name in "qkvo"} | {"w": np.ones(16, np.float32), "b": np.zeros(16, np.float32), "ob": np.full(16, 0.1, np.float32)}
+    nodes = [helper.make_node("LayerNormalization", ["x", "w", "b"], ["n"], axis=-1)]
+    nodes += [helper.make_node("MatMul", ["n", name], [name + "x"]) for name in "qkv"]
+    nodes += [helper.make_node("Attention", ["qx", "kx", "vx"], ["a"], q_num_heads=2, kv_num_heads=2, is_causal=1), helper.make_node("MatMul", ["a", "o"], ["p"]),
+              helper.make_node("Add", ["p", "ob"], ["pb"]), helper.make_node("Gelu", ["pb"], ["pg"]), helper.make_node("Add", ["x", "pg"], ["y"])]
+    info = lambda name: helper.make_tensor_value_info(name, FLOAT, (3, 12, 16))
+    graph = helper.make_graph(nodes, "g", [info("x")], [info("y")], initializer=[numpy_helper.from_array(value, name) for name, value in values.items()])
+    return tessera.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)])), (3, 12, 16), (3, 12)
+
+
+@pytest.mark.parametrize("net", [conv_net, attention_net])
+def test_values_of_the_narrow_type_train_alike(net):
+    model, shape, rows = net()
+    draw = np.random.default_rng(5)
+    x, labels = draw.standard_normal(shape).astype(np.float32), draw.integers(0, 4, rows)
+    loss = tessera.Loss("cross_entropy", class_axis=-1)
+    wide, narrow = (tessera.training(model, loss, tessera.AdamW(0.01), precision=p, threads=1) for p in ("f32", "bf16"))
+    losses = np.array([(wide(x, labels), narrow(x, labels)) for _ in range(25)])
+    assert np.abs(losses[:, 0] - losses[:, 1]).max() < 0.05
+    assert losses[-1, 1] < 0.8 * losses[0, 1]
+    assert np.abs(losses[0, 0] - losses[0, 1]) > 0  # it is another type
+    assert all(value.dtype == np.float32 for value in narrow.parameters().values())
+
+
 def test_what_is_refused():
     x, labels = batches(1)[0]
     cases = [(dict(loss="hinge"), "E0501: there is no loss"), (dict(parameters=["fc9.*"]), "E0501.*names no initializer"),

@@ -68,6 +68,32 @@ TEST(KernelAccess, NotWhereTheInputIsAlsoReadElsewhere) {
     EXPECT_FALSE(may_overwrite(k, 0, 1, {}));
 }
 
+TEST(KernelAccess, WhatIsReadBeforeItsElementIsWritten) {
+    // Two outputs of what is read at the same element: y, in the place of x, must come last.
+    auto both = [](bool first) {
+        return [first](const Expr& i) {
+            Stmt y = store(1, {i}, x_at({i})), z = store(2, {i}, x_at({i}) + x_at({i}));
+            return first ? seq({y, z}) : seq({z, y});
+        };
+    };
+    for (bool first : {true, false}) {
+        Kernel k = map_kernel(8, both(first), {8});
+        k.buffers.push_back({"z", DType::f32, {8}, Scope::Global, {}});
+        k.params = 3;
+        EXPECT_EQ(may_overwrite(k, 0, 1, {}), !first);
+        EXPECT_EQ(may_overwrite(k, 0, 2, {}), first);
+    }
+    // At another element than the one that is written.
+    Kernel k = map_kernel(8,
+                          [](const Expr& i) {
+                              return seq({store(2, {i}, x_at({7 - i})), store(1, {i}, x_at({i}))});
+                          },
+                          {8});
+    k.buffers.push_back({"z", DType::f32, {8}, Scope::Global, {}});
+    k.params = 3;
+    EXPECT_FALSE(may_overwrite(k, 0, 1, {}));
+}
+
 TEST(KernelAccess, APartOfTheOutputIsNotEnough) {
     Kernel k = map_kernel(4, [](const Expr& i) { return store(1, {i}, x_at({i})); }, {8});
     EXPECT_FALSE(may_overwrite(k, 0, 1, {}));

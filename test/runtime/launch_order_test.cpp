@@ -1,6 +1,8 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
 #include <set>
 
@@ -29,9 +31,10 @@ constexpr const char* kBranches = R"(graph main(x: f32[9,7], y: f32[9,7]) {
 
 // A program with its memory: nothing but inputs, outputs and an arena in which places serve again.
 struct Planned {
-    explicit Planned(const char* text) {
+    explicit Planned(const char* text, const std::function<void(Graph&)>& change = {}) {
         auto graph = parse(text);
         EXPECT_TRUE(graph.ok()) << graph.error().to_string();
+        if (change) change(**graph);
         LowerOptions lower;
         lower.fuse = false;
         auto made = from_graph(std::shared_ptr<const Graph>(std::move(*graph)), lower);
@@ -121,6 +124,28 @@ TEST(LaunchOrder, WaitsOnlyForTheNearest) {
     const Planned apart("graph main(x: f32[5]) {\n  return exp(x), neg(x)\n}");
     EXPECT_EQ(apart.before, (std::vector<std::vector<size_t>>{{}, {}}));
     EXPECT_EQ(last_steps(apart.plan, apart.before), (std::vector<size_t>{0, 1}));
+}
+
+// An output may be written where an input of its name lies, once all that read the input are done, whether or not the
+// step that writes it does.
+TEST(LaunchOrder, UpdatesWaitForReaders) {
+    for (const char* updated : {"add(p, x)", "exp(x)"}) {
+        const std::string text = fmt::format(
+            "graph main(p: f32[8], x: f32[8]) {{\n  a = neg(p)\n  b = tanh(a)\n  n = {}\n  return b\n}}", updated);
+        const Planned p(text.c_str(), [](Graph& graph) { graph.add_output(graph.find_value("n"), "p"); });
+        ASSERT_EQ(p.program.outputs.size(), 2u);
+        const int to = p.layout->root[size_t(p.program.outputs[1])], from = p.layout->root[size_t(p.program.inputs[0])];
+        EXPECT_THAT(p.plan.overwrites, testing::Contains(std::pair(to, from))) << updated;
+        size_t reader = 0, writer = 0;
+        for (size_t i = 0; i < p.program.steps.size(); ++i) {
+            const auto& step = std::get<KernelStep>(p.program.steps[i]);
+            if (step.args.back() == p.program.outputs[1])
+                writer = i;
+            else if (step.args[0] == p.program.inputs[0])
+                reader = i;
+        }
+        EXPECT_THAT(p.before[writer], testing::Contains(reader)) << updated;
+    }
 }
 
 }  // namespace

@@ -226,7 +226,7 @@ std::vector<OpDef> activation_ops() {
     return {
         differentiable(unary("relu", "Relu", kNumbers, [](const Expr& x) { return max(x, zero(x)); }),
                        [](const Backward& r) -> Gradients {
-                           return {r.b.op("where", {r.b.op("greater", {r.in[0], r.number(0)}), r.g, r.number(0)})};
+                           return {r.b.op("where", {r.b.op("greater", {r.out, r.number(0)}), r.g, r.number(0)})};
                        }),
         unary_with(
             "leaky_relu", "LeakyRelu", kWideFloats, {float_attr("alpha", 0.01f)},

@@ -66,6 +66,16 @@ Value* with_swapped_rows(Builder& b, Value* x) {
     return b.transpose(x, perm);
 }
 
+// The gradient of a matrix that multiplies matrices of more dimensions: one product over all of their rows, which a
+// product for each matrix and the sum of those would round and move once for each.
+Value* gradient_of_shared_matrix(const Backward& r) {
+    const Shape& own = r.in[1]->type().tensor().shape;
+    const auto inner = own[0].as_int(), columns = own[1].as_int();
+    if (r.rank(0) < 3 || own.rank() != 2 || !inner || !columns || *inner < 1 || *columns < 1) return nullptr;
+    Value* rows = r.b.reshape(r.in[0], {-1, *inner});
+    return r.b.matmul(with_swapped_rows(r.b, rows), r.b.reshape(r.g, {-1, *columns}));
+}
+
 const OpDef kMatmul{
     .name = "matmul",
     .inputs = {"a: T", "b: T"},
@@ -83,8 +93,9 @@ const OpDef kMatmul{
         },
     .gradient = [](const Backward& r) -> Gradients {
         if (r.rank(0) < 2 || r.rank(1) < 2) return {};
-        return {r.wants(0) ? r.b.matmul(r.g, with_swapped_rows(r.b, r.in[1])) : nullptr,
-                r.wants(1) ? r.b.matmul(with_swapped_rows(r.b, r.in[0]), r.g) : nullptr};
+        Value* by_b = r.wants(1) ? gradient_of_shared_matrix(r) : nullptr;
+        if (r.wants(1) && !by_b) by_b = r.b.matmul(with_swapped_rows(r.b, r.in[0]), r.g);
+        return {r.wants(0) ? r.b.matmul(r.g, with_swapped_rows(r.b, r.in[1])) : nullptr, by_b};
     },
 };
 

@@ -48,9 +48,12 @@ Result<Types> infer_along_axis(const OpView& op) {
 }
 
 // y*(g - sum(g*y)), and g - exp(y)*sum(g): without the largest element, which only keeps the exponentials small.
+// Differences and sums of narrow floats are of wider ones.
 Gradients back_through_softmax(const Backward& r) {
-    Value* along = r.b.reduce("reduce_sum", r.b.mul(r.g, r.out), {r.node.view().integer("axis")});
-    return {r.b.mul(r.out, r.b.sub(r.g, along))};
+    const DType own = r.out->type().tensor().dtype, wide = own == DType::f64 ? DType::f64 : DType::f32;
+    Value *g = r.b.cast(r.g, wide), *y = r.b.cast(r.out, wide);
+    Value* along = r.b.reduce("reduce_sum", r.b.mul(g, y), {r.node.view().integer("axis")});
+    return {r.b.cast(r.b.mul(y, r.b.sub(g, along)), own)};
 }
 
 Gradients back_through_log_softmax(const Backward& r) {

@@ -235,11 +235,10 @@ class Assembly {
         };
         std::vector<std::pair<int, int>> pairs;
         for (const auto& [n, by] : readers) {
-            if (by.size() < 2) continue;
             for (size_t k = 0; k < all_.outputs.size(); ++k) {
                 const int output = all_.outputs[k], unit = output < 0 ? -1 : unit_of[size_t(output)];
                 if (graph.output_names()[k] != def(n).value->name()) continue;
-                if (std::find(by.begin(), by.end(), unit) == by.end() || def(output).dtype != def(n).dtype) continue;
+                if (unit < 0 || def(output).dtype != def(n).dtype) continue;
                 for (int reader : by) {
                     if (reader == unit || reaches(reader, unit) || reaches(unit, reader)) continue;
                     pairs.emplace_back(unit, reader);

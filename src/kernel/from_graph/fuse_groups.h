@@ -51,4 +51,8 @@ void fuse_reductions(Fusion& fusion);
 // Every map that is left: into those that read it where that is cheaper than to keep it, or a kernel of its own.
 void fuse_maps(Fusion& fusion);
 
+// For blocks: maps of the same elements that are kept, one of which is made of the others, as one kernel that reads
+// each tensor once: an optimizer's update of a parameter and of what it remembers.
+void join_maps(Fusion& fusion, const Definitions& all);
+
 }  // namespace tessera

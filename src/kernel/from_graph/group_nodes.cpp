@@ -129,6 +129,7 @@ Grouping group_nodes(const Definitions& all, Layouts& layouts, const LowerOption
     for (int n : fusion.stored)
         if (!fusion.decided[size_t(n)]) fusion.add_group({n});
     fuse_maps(fusion);
+    if (fusion.blocks) join_maps(fusion, all);
     g.groups = std::move(fusion.groups);
     g.group_of = std::move(fusion.group_of);
     g.choices = std::move(fusion.choices);

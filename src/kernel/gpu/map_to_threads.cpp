@@ -11,6 +11,7 @@ constexpr int64_t kAccessBytes = 16, kMostLanes = 8;
 constexpr int64_t kSharedLookups = 4, kManyLookups = 1 << 19;
 constexpr int64_t kFewElements = 1 << 15, kShortestShare = 64;  // of reductions that are cut
 constexpr int64_t kCombined = 64;                               // parts that one thread combines
+constexpr int64_t kReadAtOnce = 16;                             // elements of a sum, by one thread
 constexpr int64_t kResidentShare = 2;  // of the threads that a GPU has at once, half carry out a reduction
 
 // Whether an expression over a variable differs from lane to lane of a vector.
@@ -139,7 +140,7 @@ Status reduce_alone(Schedule& s, const std::string& name, bool last_outside) {
     const Loop thread = TRY(fused(s, loops));
     TRY(s.parallel(thread));
     TRY(s.compute_at(name, thread));
-    return s.annotate(s.loops(name).back(), "unroll", 4);
+    return s.annotate(s.loops(name).back(), "unroll", kReadAtOnce);
 }
 
 // Parts of a long reduction of few elements, so that there are threads enough; 1: it stays whole.
