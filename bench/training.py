@@ -323,6 +323,7 @@ def main():
     args = parser.parse_args()
     clock = time.process_time if args.clock == "processor" else time.perf_counter
     ratios = []
+    alone = len(args.models) == 1 and args.device == "cuda" and not args.no_torch  # others leave memory behind
     for name in args.models or MODELS:
         model, peer, shape, classes = {**MODELS, **LARGE}[name]()
         draw = np.random.default_rng(1)
@@ -363,7 +364,7 @@ def main():
         losses = {which: step() for which, step in steps.items()}
         found = {which: statistics.median(t[1:]) * 1e3 for which, t in times.items()}
         line = f"{name}: " + ", ".join(f"{which} {ms:.2f} ms" for which, ms in found.items()) + "; first step " + ", ".join(f"{v:.1f}" for v in first.values()) + " s" + (
-            "; takes " + ", ".join(f"{v:.1f}" for v in memory.values()) + " GB" if args.device == "cuda" and not args.no_torch else "") + "; losses " + ", ".join(f"{v:.4g}" for v in losses.values())
+            "; then takes " + ", ".join(f"{v:.1f}" for v in memory.values()) + " GB" if alone else "") + "; losses " + ", ".join(f"{v:.4g}" for v in losses.values())
         if len(found) > 1:
             best = found["inductor" if "inductor" in found else "eager"]
             ratios.append(best / found["tessera"])
