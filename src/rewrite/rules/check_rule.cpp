@@ -45,6 +45,7 @@ class RuleChecker {
             if (i > 0 && !shares) return error(root, "it shares no tensor with the patterns before it");
             before.merge(here);
         }
+        for (const Term& root : rule_.pattern) TRY(acyclic(root));
         for (auto& [slot, term] : rule_.lets) {
             if (term.form == Form::Op)
                 TRY(tensor(term));
@@ -150,6 +151,28 @@ class RuleChecker {
             if (!fits(kind, wanted)) return error(term, "{} is {}, this is {}", name, name_of(wanted), name_of(kind));
             return Status();
         });
+    }
+
+    // No graph has a node among its own operands, however far down, so no pattern may name one there.
+    Status acyclic(const Term& t) {
+        std::set<int> inside;
+        for (const Term& arg : t.args) named_inside(arg, inside);
+        if (t.bound_slot >= 0 && inside.contains(t.bound_slot))
+            return error(t, "{} is among its own operands", rule_.variables[static_cast<size_t>(t.bound_slot)].name);
+        for (const Term& arg : t.args) TRY(acyclic(arg));
+        return {};
+    }
+    // The tensors that a term reads, through the ops that they name.
+    void named_inside(const Term& t, std::set<int>& found) const {
+        if (t.form == Form::Variable && t.slot >= 0 && found.insert(t.slot).second)
+            for (const Term& root : rule_.pattern) named_by(root, t.slot, found);
+        for (const Term& arg : t.args) named_inside(arg, found);
+    }
+    void named_by(const Term& t, int slot, std::set<int>& found) const {
+        for (const Term& arg : t.args) {
+            if (t.bound_slot == slot) named_inside(arg, found);
+            named_by(arg, slot, found);
+        }
     }
 
     // A term where the replacement needs a tensor.
