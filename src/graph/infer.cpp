@@ -117,14 +117,12 @@ bool fits(const Expr& e) {
 Types without_large_sizes(const OpView& op, Types types) {
     for (size_t i = 0; i < types.size(); ++i) {
         if (!types[i].is_tensor() || !types[i].tensor().shape.ranked()) continue;
+        const std::vector<Dim>& dims = types[i].tensor().shape.dims();
+        if (std::all_of(dims.begin(), dims.end(), [](const Dim& d) { return fits(d); })) continue;
         TensorType t = types[i].tensor();
-        bool changed = false;
         for (int64_t d = 0; d < t.rank(); ++d)
-            if (!fits(t.dim(d))) {
-                t.shape[d] = op.fresh(i, size_t(d));
-                changed = true;
-            }
-        if (changed) types[i] = Type(std::move(t));
+            if (!fits(t.dim(d))) t.shape[d] = op.fresh(i, size_t(d));
+        types[i] = Type(std::move(t));
     }
     return types;
 }
@@ -277,16 +275,16 @@ std::optional<std::vector<Expr>> all_contents(const OpView& op, size_t i) {
     const OpDef& def = op.def();
     if (def.contents && i == 0) return def.contents(op);
     if (!def.body || !def.has(Trait::Pure) || (def.body_applies && !def.body_applies(op))) return std::nullopt;
-    OpView view = op;
-    view.for_output(i);
-    const TensorType& out = view.out(i);
-    auto sizes = out.shape.sizes();
+    const TensorType& out = op.out(i);
     if (!is_int(out.dtype) && out.dtype != DType::boolean) return std::nullopt;
+    auto sizes = out.shape.sizes();
     if (!sizes) return std::nullopt;
     auto count = element_count(*sizes);
     if (!count.ok() || *count > kMaxContents) return std::nullopt;
     for (size_t k = 0; k < op.input_count(); ++k)
         if (op.has(k) && !op.value(k) && !op.contents(k)) return std::nullopt;
+    OpView view = op;
+    view.for_output(i);
     std::vector<Expr> elements;
     Symbolic symbolic(view);
     for (int64_t flat = 0; flat < *count; ++flat) {

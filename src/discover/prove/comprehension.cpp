@@ -346,7 +346,7 @@ std::vector<std::string> size_symbols(const Claim& claim) {
     return {names.begin(), names.end()};
 }
 
-Status check_well_formed(const Claim& claim) {
+Status check_well_formed(const Claim& claim, Bindings* accepted_sizes) {
     std::vector<std::string> symbols = size_symbols(claim);
     const std::set<std::string> of_values = value_symbols(claim);
     RandomStream random(17, "sizes");
@@ -372,6 +372,7 @@ Status check_well_formed(const Claim& claim) {
         if (!sides.ok() && left) return sides.error();
         if (!sides.ok()) refused = sides.error();
         accepted += sides.ok();
+        if (sides.ok() && accepted_sizes) *accepted_sizes = std::move(sizes);
     }
     if (accepted < 2 && refused) return *refused;
     return {};

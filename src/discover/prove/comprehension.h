@@ -29,8 +29,9 @@ Result<Sides> build_sides(const Claim& claim, const Bindings& sizes = {}, bool* 
 // One for each root. E0303 if a side cannot be expressed this way, or if the sides differ in type.
 Result<std::vector<Comprehension>> comprehend(const Claim& claim);
 
-// E0303 unless inference accepts both sides with random constant sizes too, and gives them the same type.
-Status check_well_formed(const Claim& claim);
+// E0303 unless inference accepts both sides with random constant sizes too, and gives them the same type. `accepted`
+// is then the last of those sizes.
+Status check_well_formed(const Claim& claim, Bindings* accepted = nullptr);
 
 std::vector<std::string> size_symbols(const Claim& claim);  // sorted
 

@@ -236,13 +236,11 @@ std::vector<Fact> take_group(std::vector<Fact>& facts, size_t from) {
             if (static_cast<size_t>(id) >= reached.size()) reached.resize(static_cast<size_t>(id) + 1);
             if (reached[static_cast<size_t>(id)]) continue;
             reached[static_cast<size_t>(id)] = true;
-            for (size_t j = 0; j < facts.size(); ++j) {
-                const std::vector<int>& ids = facts[j].what->ids;
-                if (!taken[j] && std::find(ids.begin(), ids.end(), id) != ids.end()) {
+            for (size_t j = 0; j < facts.size(); ++j)
+                if (!taken[j] && facts[j].what->names(id)) {
                     taken[j] = true;
                     open.push_back(j);
                 }
-            }
         }
     }
     size_t kept = 0;

@@ -84,16 +84,35 @@ Claim with_symbolic_sizes(const Claim& claim) {
     return out;
 }
 
+// Whether the left side may take another value for one size, beside the sizes that it takes. Most that it does not take
+// are seen here, without the many draws that a window may need until it fits. A size of 1 says nothing: it broadcasts.
+bool may_differ(const Claim& claim, Bindings sizes, const std::string& shared, const std::string& own) {
+    const auto usual = sizes.find(shared);
+    const std::optional<int64_t> n = usual == sizes.end() ? std::nullopt : usual->second.as_int();
+    if (!n) return true;
+    for (const int64_t by : {1, -1, 2, -2}) {
+        if (*n + by < 2) continue;
+        sizes.insert_or_assign(own, Expr(*n + by));
+        bool left = false;
+        if (build_sides(claim, sizes, &left).ok() || left) return true;
+    }
+    return false;
+}
+
 // Each size that stands in several places apart, where the sides still make sense.
 Claim with_independent_sizes(const Claim& claim) {
     Claim out = claim;
+    Bindings sizes;
+    const bool fits = check_well_formed(claim, &sizes).ok();
     std::set<std::string> seen;
     for (auto& [name, shape] : out.shapes)
         for (int64_t d = 0; d < shape.rank(); ++d) {
             if (!shape[d].is(ExprKind::Var) || seen.insert(shape[d].node().name).second) continue;
             const Dim shared = shape[d];
-            shape[d] = symbol(fmt::format("{}_{}{}", shared.node().name, name, d));
-            if (!check_well_formed(out).ok()) shape[d] = shared;
+            const std::string own = fmt::format("{}_{}{}", shared.node().name, name, d);
+            shape[d] = symbol(own);
+            const bool possible = !fits || may_differ(out, sizes, shared.node().name, own);
+            if (!possible || !check_well_formed(out, &sizes).ok()) shape[d] = shared;
         }
     return out;
 }

@@ -254,6 +254,7 @@ const Atoms::Description& Atoms::describe(const Poly& p) {
     auto [it, fresh] = described_.try_emplace(p);
     if (fresh) {
         collect(p, it->second.ids);
+        for (const int id : it->second.ids) it->second.some |= uint64_t{1} << (id & 63);
         it->second.hash = mix(PolyHash{}(p), 0x5bd1e995);
     }
     return it->second;

@@ -181,6 +181,10 @@ class Atoms {
     struct Description {
         std::vector<int> ids;
         uint64_t hash = 0;
+        uint64_t some = 0;  // a bit for each of them, by its number modulo 64
+        bool names(int id) const {
+            return (some >> (id & 63) & 1) && std::find(ids.begin(), ids.end(), id) != ids.end();
+        }
     };
     const Description& describe(const Poly& p);
     // Which conjunctions were found to contradict themselves, by two hashes of what they hold.
