@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
-import inspect
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from .._errors import Error
 from .._tessera import TileBuilder
 from ._arguments import put_together
+from ._compiled import place_of
 from ._errors import CompilationError, CompileTimeAssertionFailure, UnsupportedLanguageConstruct
 from .language import _core as core
 from .language import _types as types
@@ -481,7 +481,7 @@ class Generator(ast.NodeVisitor):
     # Expressions.
     def depend(self, place: Any, name: str, value: Any) -> None:
         """The program is made of a constant or a function that stands there now; another may take its place."""
-        if isinstance(value, constexpr) or hasattr(value, "inline"):
+        if isinstance(value, (constexpr, bool, int, float, str, tuple)) or hasattr(value, "inline") or hasattr(value, "is_of_constants"):
             self.read.append((place, name, value))
 
     def lookup(self, node: ast.AST, name: str) -> Any:
@@ -548,8 +548,9 @@ class Generator(ast.NodeVisitor):
         if isinstance(base, tuple) and name == "type":
             return tuple(t.type if isinstance(t, constexpr) else value_of(t).type for t in base)
         made = getattr(base, name, *otherwise)
-        if inspect.ismodule(base):
-            self.depend(vars(base), name, made)
+        place = place_of(base, name)
+        if place is not None:
+            self.depend(place, name, made)
         return constexpr(made) if isinstance(made, (bool, int, float)) else made
 
     def binary(self, node: ast.AST, kind: type, a: Any, b: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import inspect
 import re
 from typing import Any
 
@@ -75,6 +76,27 @@ def _found(node: ast.expr, scope: dict[str, Any]) -> Any:
         base = _found(node.value, scope)
         return getattr(base, node.attr, None) if type(base).__name__ == "module" else None
     return None
+
+
+class ClassCell:
+    """An attribute of a class, as a cell has its contents."""
+
+    def __init__(self, owner: type, name: str):
+        self.owner, self.name = owner, name
+
+    @property
+    def cell_contents(self) -> Any: return getattr(self.owner, self.name, None)
+
+
+def place_of(base: Any, name: str) -> Any:
+    """Where a program's attribute is held in which another value may be put; None where there is none."""
+    owner = base if isinstance(base, type) else type(base)
+    if (base.__name__ if inspect.ismodule(base) else owner.__module__).startswith("tessera."):
+        return None
+    if isinstance(base, type):
+        return ClassCell(base, name)
+    held = getattr(base, "__dict__", {})
+    return held if name in held else None
 
 
 def key_of(function: Any, above: tuple[Any, ...] = ()) -> str:

@@ -353,6 +353,8 @@ class JITFunction(_tessera.Launchable):
 class ConstexprFunction:
     """A function of what is known when a kernel is compiled."""
 
+    is_of_constants = True
+
     def __init__(self, fn: Callable[..., Any]):
         self.fn, self.__name__, self.__doc__, self.__module__ = fn, fn.__name__, fn.__doc__, fn.__module__
 

@@ -153,6 +153,65 @@ def test_variables_around_that_change():
             assert z[0] == 2 * i
 
 
+class Sizes:
+    first = tl.constexpr(0)
+    second = 0
+
+
+class MoreSizes(Sizes):
+    pass
+
+
+class Held:
+    def __init__(self, size): self.size = size
+
+
+@triton.constexpr_function
+def three(): return 3
+
+
+@triton.constexpr_function
+def four(): return 4
+
+
+counted = three
+
+
+@triton.jit
+def sums_constants(z, HELD: tl.constexpr):
+    tl.store(z, MoreSizes.first + 10 * MoreSizes.second + 100 * HELD.size + 1000 * counted())
+
+
+def test_attributes_and_constexpr_functions_that_change(monkeypatch):
+    held, z = Held(2), np.zeros(1, np.float32)
+
+    def sums(wanted):
+        for _ in range(3):
+            sums_constants[(1,)](z, held)
+            assert z[0] == wanted
+
+    sums(3200)
+    monkeypatch.setattr(Sizes, "first", tl.constexpr(1))
+    sums(3201)
+    monkeypatch.setattr(Sizes, "second", 5)
+    sums(3251)
+    monkeypatch.setattr(MoreSizes, "second", 6, raising=False)
+    sums(3261)
+    held.size = 4
+    sums(3461)
+    monkeypatch.setitem(globals(), "counted", four)
+    sums(4461)
+
+
+def test_launches_that_read_attributes_are_kept(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(_runtime, "on_compile", [lambda *made: compiled.append(made)])
+    held = Held(2)
+    for _ in range(4):
+        stored(sums_constants, held)
+    assert len(compiled) == 1
+
+
 @by_processor
 def test_only_arrays_are_written_into():
     x = np.zeros(16, np.uint8)
