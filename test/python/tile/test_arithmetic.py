@@ -166,6 +166,8 @@ def test_numbers_of_the_source_are_rounded_to_their_type():
     ("tl.maximum(a, 1)", "int8", "int32"), ("tl.clamp(a, 0.0, 1.0)", "int32", "fp32"), ("tl.fdiv(a, b)", "float16", "fp16"),
     ("tl.sum(a)", "bool", "uint32"), ("tl.max(a)", "uint8", "int32"), ("tl.max(a, 0, return_indices=True)[0]", "int8", "int8"),
     ("tl.topk(a, 4)", "float16", "fp32"), ("a / b", "bfloat16", "fp32"), ("a << b", "bool", "int1"), ("a // b", "bool", "int1"),
+    ("a + 2**63", "bfloat16", "bf16"), ("2**63 * a", "float16", "fp16"), ("a - 2**63", "float32", "fp32"), ("-a", "bool", "int1"),
+    ("a.to(tl.bfloat16, fp_downcast_rounding='rtz')", "bfloat16", "bf16"), ("a.to(tl.int8, fp_downcast_rounding='rtne')", "int8", "int8"),
 ])
 def test_types_of_results(text, dtype, wanted):
     x = np.ones(N, np_dtype(dtype))

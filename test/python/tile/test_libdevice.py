@@ -163,3 +163,4 @@ def test_far_away():
 
 def test_names_are_there():
     assert len(tl.extra.libdevice.__all__) > 190 and all(callable(getattr(tl.extra.libdevice, n)) for n in tl.extra.libdevice.__all__)
+    assert tl.extra.cuda.libdevice is tl.extra.libdevice and "fast_tanhf" in tl.extra.libdevice.__all__

@@ -116,6 +116,16 @@ def test_sort(dtype, shape, down):
     close(run(f"tl.sort(x, descending={down})", x, shape=shape), wanted.astype(x.dtype), dtype)
 
 
+@pytest.mark.parametrize("shape", [(16,), (4, 8), (2, 64)])
+@pytest.mark.parametrize("down", [False, True])
+def test_bitonic_merge(shape, down):
+    x = np.sort(numbers(shape, "int32"), -1)
+    half = shape[-1] // 2
+    x[..., half:] = x[..., half:][..., ::-1].copy()  # rises, then falls
+    made = run(f"tl.bitonic_merge(x, descending={down})", x, shape=shape)
+    np.testing.assert_array_equal(made, np.sort(x, -1)[..., ::-1] if down else np.sort(x, -1))
+
+
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float16"])
 @pytest.mark.parametrize("shape, k", [((8,), 4), ((4, 16), 2), ((2, 128), 16), ((1, 64), 64)])
 def test_topk(dtype, shape, k):

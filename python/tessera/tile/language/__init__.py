@@ -17,7 +17,7 @@ from ._memory import (advance, atomic_add, atomic_and, atomic_cas, atomic_max, a
 from ._products import dot, dot_scaled
 from ._random import (pair_uniform_to_normal, philox, philox_impl, rand, rand4x, randint, randint4x, randn, randn4x,
                       uint_to_uniform_float)
-from ._standard import (abs, argmax, argmin, cdiv, ceil, cos, cumprod, cumsum, div_rn, erf, exp, exp2, fdiv, flip, floor,
+from ._standard import (abs, argmax, argmin, bitonic_merge, cdiv, ceil, cos, cumprod, cumsum, div_rn, erf, exp, exp2, fdiv, flip, floor,
                         fma, histogram, log, log2, max, min, reduce_or, rsqrt, sigmoid, sin, softmax, sort, sqrt, sqrt_rn,
                         sum, swizzle2d, topk, umulhi, xor_sum, zeros, zeros_like)
 from ._types import (bfloat16, block_type, const, dtype, float8e4b8, float8e4nv, float8e5, float8e5b16, float16, float32,

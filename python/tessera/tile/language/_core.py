@@ -131,6 +131,13 @@ def _check_range(number: Any, beside: Any) -> None:
     raise ValueError(f"Scalar {number} is out of range for type {kind}")
 
 
+def _beside_float(number: Any, tile: Any) -> Any:
+    """Integers that only uint64 holds are floats beside a float: they take its type."""
+    value = value_of(number)
+    large = isinstance(value, int) and not isinstance(value, bool) and 2**63 <= value < 2**64
+    return float(value) if large and isinstance(tile, tensor) and tile.dtype.is_floating() else number
+
+
 _OVERFLOWS = {"+": "add", "-": "sub", "*": "mul"}  # operations that debugging watches
 
 
@@ -186,6 +193,7 @@ def unwatched(fn: Callable[..., Any]) -> Callable[..., Any]:
 def _binary(op: str, a: Any, b: Any, sanitize: bool = True) -> "tensor":
     if op in _COMPARISONS or op in _EXTREMES:  # a number of the source has its own type in these
         a, b = (x if isinstance(value_of(x), tensor) else to_tensor(x) for x in (a, b))
+    a, b = _beside_float(a, b), _beside_float(b, a)
     _check_range(a, b)
     _check_range(b, a)
     _check_pointers(op, a, b)
@@ -268,7 +276,9 @@ class tensor:
     def __neg__(self) -> "tensor":
         if self.dtype.is_ptr():
             raise ValueError(f"wrong type argument to unary minus ({self.dtype})")
-        if self.dtype.is_int() and not self.dtype.is_bool() and _is_watching():
+        if self.dtype.is_bool():
+            return self
+        if self.dtype.is_int() and _is_watching():
             return _binary("-", 0, self)
         return tensor(builder().unary("-", self.handle))
     def __pos__(self) -> "tensor": return self
@@ -414,6 +424,8 @@ def cast(input: Any, dtype: dtype, fp_downcast_rounding: Any = None, bitcast: bo
         raise TypeError(f"{kind!r} is not an element type")
     if isinstance(kind, types.pointer_type) or x.dtype.is_ptr():
         return _cast_pointer(x, kind, bitcast)
+    if x.dtype == kind:
+        return x
     if fp_downcast_rounding is not None:
         if fp_downcast_rounding not in ("rtne", "rtz"):
             raise ValueError(f"Invalid rounding mode: {fp_downcast_rounding}. Supported rounding modes are 'rtne' and 'rtz'.")

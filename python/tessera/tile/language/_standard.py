@@ -219,6 +219,19 @@ def _exchange(x: tensor, step: int, descending: Any) -> tensor:
 
 @member
 @builtin
+def bitonic_merge(x: tensor, dim: Any = None, descending: bool = False) -> tensor:
+    """In order, if it rises and then falls along the last dimension."""
+    if dim is not None and dim % len(x.shape) != len(x.shape) - 1:
+        raise ValueError("only minor dimension is currently supported")
+    step = x.shape[-1] // 2
+    while step:
+        x = _exchange(x, step, descending)
+        step //= 2
+    return x
+
+
+@member
+@builtin
 def sort(x: tensor, dim: Any = None, descending: bool = False) -> tensor:
     if dim is not None and dim % len(x.shape) != len(x.shape) - 1:
         raise ValueError("only minor dimension is currently supported")

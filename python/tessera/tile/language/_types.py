@@ -49,6 +49,8 @@ class dtype:
     def is_fp8(self) -> bool: return self.core.startswith("f8")
     def is_fp8e4nv(self) -> bool: return self.core == "f8e4m3fn"
     def is_fp8e5(self) -> bool: return self.core == "f8e5m2"
+    def is_fp8e4b8(self) -> bool: return self.core == "f8e4m3fnuz"
+    def is_fp8e5b16(self) -> bool: return self.core == "f8e5m2fnuz"
     def is_fp16(self) -> bool: return self.core == "f16"
     def is_bf16(self) -> bool: return self.core == "bf16"
     def is_fp32(self) -> bool: return self.core == "f32"

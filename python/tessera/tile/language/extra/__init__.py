@@ -1,5 +1,5 @@
 """Libraries of functions beside the language."""
 
-from . import libdevice
+from . import cuda, libdevice
 
-__all__ = ["libdevice"]
+__all__ = ["cuda", "libdevice"]

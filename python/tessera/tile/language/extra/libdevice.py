@@ -12,7 +12,7 @@ from .._standard import _unary, abs, ceil, cos, div_rn, erf, exp, exp2, floor, f
 tanh, sinh, cosh, tan, asin, acos, atan, log1p, expm1, rint, trunc = (
     _unary(n) for n in ("tanh", "sinh", "cosh", "tan", "asin", "acos", "atan", "log1p", "expm1", "rint", "trunc"))
 nearbyint, fabs, fast_expf, fast_logf, fast_sinf, fast_cosf = rint, abs, exp, log, sin, cos
-fast_dividef, fast_log2f, rsqrt_rn = div_rn, log2, rsqrt
+fast_dividef, fast_log2f, rsqrt_rn, fast_tanhf = div_rn, log2, rsqrt, tanh
 
 
 @builtin
