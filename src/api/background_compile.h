@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-// Stops when the object is destroyed and when the process exits: `cancelled` is set then, and the thread is joined. A
-// process that was forked meanwhile has no such thread: it starts another one where somebody asks for the result.
+// Stops when the object is destroyed and when the process exits: sets `cancelled` and joins the thread. A forked
+// process does not have the thread; it starts another one when the result is first requested.
 class BackgroundCompile {
   public:
     using Compile = std::function<Result<Executable>(const std::atomic<bool>& cancelled)>;

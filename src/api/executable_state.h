@@ -1,5 +1,5 @@
-// What an executable holds: the program with its code and weights, and what a run that does not fit it falls back on.
-// A baseline also holds the executable that takes its place, once that is compiled.
+// What an executable owns: the program with its code and weights, and the model for runs that the program does not
+// support. A baseline also owns the executable that replaces it once compiled.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ struct Executable::State {
     Program foreign;                           // for another machine
     std::optional<ProgramEntry> entry;         // of the cache or a file, that its weights are read from
     std::string packed;                        // without an entry: the program, where it can be stored
-    std::optional<Model> origin;               // where it cannot: what it was compiled from
+    std::optional<Model> origin;               // if the program cannot be stored: the model that it was compiled from
     std::unique_ptr<Specialised> specialised;  // where sizes decide how the model goes on
 
     // The file it was compiled from, and what model_key gave for it; empty where neither is known.

@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-bool contradicts_sizes(const Error& error);  // it says that declared sizes do not hold, or may follow from that
+bool contradicts_sizes(const Error& error);  // declared sizes do not hold, or the error may be a consequence of that
 Warning warning_of_run(const Error& contradiction);
 
 // Whether a run can contradict what the model was compiled by: a name on two sizes of inputs, or sizes as declared.
@@ -14,8 +14,8 @@ bool can_be_contradicted(const Model& model);
 // Whether sizes that only a run knows can make a window of a pool larger than its input, which no formula here covers.
 bool has_dynamic_pools(const Graph& graph);
 
-// The graph with all sizes as inference finds them. A size of an input that these inputs contradict, or every open one
-// with `all`, has a name of its own. An error where these inputs do not fit it either.
+// The graph with inferred sizes only. An input size that these inputs contradict, or with `all` every dynamic one, gets
+// a symbol of its own. An error if these inputs are invalid even then.
 Result<std::shared_ptr<Graph>> relaxed(const Graph& graph, const NamedData& inputs, bool all);
 
 // The graph for exactly the sizes of these inputs.

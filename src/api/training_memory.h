@@ -1,6 +1,6 @@
-// The tensors that a training updates. On the processor, steps update them where they lie. For a GPU they lie there,
-// and are copied back when somebody asks for them: the next step reads these copies, which may have been written to,
-// and each step reads and writes those that somebody still holds.
+// The tensors that a training step updates. On the CPU, steps update them in place. On a GPU they are device arrays,
+// copied to the host on request. As long as a caller holds such a copy, each step reads its contents before the update
+// and writes it afterwards.
 #pragma once
 
 #include <memory>
@@ -23,12 +23,12 @@ class TrainingMemory {
 
     // Where a step reads and writes tensor `i`.
     const Tensor& placed(size_t i) const { return device_ ? on_device_[i] : here_[i]; }
-    // Around each run: what others wrote to copies that they hold goes to the GPU, and what the run made comes back.
+    // Around each run: uploads copies that callers hold and may have written to; afterwards, refreshes those copies.
     Status before_run();
     Status after_run();
 
-    // Those from `first` up to `end` in the process's memory, with their values as they are now: to be read, or to be
-    // lent to somebody who may write them.
+    // Tensors `first` to `end` in host memory, with their current values: to read, or to lend to a caller that may
+    // write them.
     Result<std::span<const Tensor>> read(size_t first, size_t end);
     Result<std::span<const Tensor>> lend(size_t first, size_t end);
     size_t size() const { return here_.size(); }

@@ -1,4 +1,4 @@
-// Work that takes long asks whether somebody still wants its result.
+// Cancellation of long-running work on this thread.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ class CancelScope {
     CancelScope(const CancelScope&) = delete;
     CancelScope& operator=(const CancelScope&) = delete;
 
-    // Null where nobody cancels. Threads that share the work are given it.
+    // Null if the work cannot be cancelled. Pass it on to threads that share the work.
     static const std::atomic<bool>* current() { return current_; }
     static bool cancelled() { return current_ && *current_; }
 

@@ -16,7 +16,7 @@ namespace tessera {
 constexpr std::string_view kReport = "report";  // the intrinsic: its arguments are the number and the values
 
 struct Report {
-    bool asserts = false;  // it is said where a condition does not hold: `text` is what is wrong; else it is printed
+    bool asserts = false;  // true: an assertion, and `text` is its message; false: a line to print
     std::string text;
     // Values come in this order: three places in the grid, one index for each of `sizes`, and what is printed.
     std::vector<int64_t> sizes = {};

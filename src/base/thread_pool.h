@@ -35,8 +35,8 @@ class Team {
 
     int threads() const { return limit_; }
 
-    // [begin, end) of the range; `thread` is below threads() and of nobody else at that time. Where one throws, no more
-    // pieces are handed out, and run throws it again.
+    // Executes [begin, end) of the range; `thread` is below threads(), and no other call uses it concurrently. If a
+    // call throws, no more chunks start, and run rethrows.
     using Body = void (*)(void* context, int64_t begin, int64_t end, int thread);
     // Hands out [0, extent) in pieces until all is done. What bodies wrote is seen by the caller. Where `time` says
     // that others would not be worth their cost, the caller works alone.

@@ -11,7 +11,7 @@ struct Worked {
     std::chrono::steady_clock::time_point begin, end;
 };
 
-// While one lives, every share that a thread takes of a range is kept. One at a time: a second keeps nothing.
+// Records every chunk that a thread executes, while the object exists. Only one at a time: a second records nothing.
 class ThreadTrace {
   public:
     ThreadTrace();

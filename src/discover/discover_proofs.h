@@ -1,5 +1,5 @@
-// Proves what was found, on all threads. With a work folder, verdicts are noted there as they come, and a run that was
-// interrupted proves only what is left.
+// Proves the pairs that were found, on all threads. With a work folder, each verdict is recorded at once, and an
+// interrupted run resumes with the remaining pairs.
 #pragma once
 
 #include "discover/discover.h"

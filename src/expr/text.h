@@ -23,7 +23,7 @@ struct ExprNames {
 };
 struct ExprText {
     std::optional<Expr> expr;
-    size_t end = 0;  // where the next word begins; without an expression, where the problem is
+    size_t end = 0;  // where the next token begins; on failure, where the problem is
     std::string problem;
     bool undefined = false;  // the problem is a name that means nothing
 };

@@ -1,4 +1,4 @@
-// The nodes of a nested graph once more, in the graph that takes its place.
+// Copies the nodes of a nested graph into the enclosing graph.
 #pragma once
 
 #include "graph/graph.h"

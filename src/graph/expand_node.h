@@ -1,12 +1,12 @@
-// What a node with an expansion stands for, beside it.
+// Inserts the expansion of a node beside it.
 #pragma once
 
 #include "graph/builder.h"
 
 namespace tessera {
 
-// The node's outputs made of smaller ops, by the builder; those that nobody uses may be null. Nothing where it has no
-// expansion, where that fails, or where it depends on contents that only a run knows.
+// The node's outputs as smaller ops, created by the builder; unused ones may be null. Nothing if the op has no
+// expansion, the expansion fails, or it depends on contents that are only available at run time.
 std::optional<std::vector<Value*>> expand_node(const Node& node, Builder& build, bool only_used = false);
 
 }  // namespace tessera

@@ -81,7 +81,7 @@ class OpView {
     TensorRef in(size_t i) const { return TensorRef(static_cast<int>(i), tensor(i)); }
     const std::vector<Type>& inputs() const { return inputs_; }
 
-    // The input's elements where they are known: as a tensor, or (integers) as expressions over symbols.
+    // The input's elements if they are constant: as a tensor, or (integers) as expressions over symbols.
     const Tensor* value(size_t i) const {
         const Tensor* known = i < values_.size() ? values_[i] : nullptr;
         if (!known) note_unknown(i);
@@ -138,12 +138,12 @@ class OpView {
     std::string_view name() const;  // the ONNX name where there is one
     const std::string& where() const { return where_; }
 
-    // Set up by whoever makes the view.
+    // Set by the creator of the view.
     OpView& with_values(std::vector<const Tensor*> values);
     OpView& with_contents(std::vector<const std::vector<Expr>*> contents);
     OpView& with_outputs(std::vector<Type> types);
     OpView& with_output_names(std::vector<std::string> names);
-    OpView& with_wanted(std::vector<bool> wanted);  // outputs that somebody asks for
+    OpView& with_wanted(std::vector<bool> wanted);  // the requested outputs
     OpView& at(std::string where);
     OpView& for_output(size_t output);
     OpView& made_concrete();

@@ -15,7 +15,7 @@ struct WiderFloats {
 inline const WiderFloats kSinglesToDoubles{{DType::f32}, DType::f64};
 inline const WiderFloats kHalvesToSingles{{DType::f16, DType::bf16}, DType::f32};
 
-// What is of another type stays as it is.
+// Other types are unchanged.
 Result<Tensor> widened(const Tensor& t, const WiderFloats& wider);
 Type widened(const Type& type, const WiderFloats& wider);
 

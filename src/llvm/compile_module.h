@@ -10,7 +10,7 @@ struct PlannedKernel {
     std::vector<LaunchPlan> launches;
     std::vector<std::string> symbols;  // one a launch
 };
-// Symbols tell kernels of one name apart by their place in the list.
+// Symbols of kernels with equal names differ by the kernel's index in the list.
 Result<std::vector<PlannedKernel>> plan_kernels(const std::vector<Kernel>& kernels, const Machine& machine = {});
 
 enum class Form { Object, Assembly, Text };

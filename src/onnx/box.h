@@ -24,7 +24,7 @@ class Box {
     const T& operator*() const { return *held_; }
     T* operator->() { return held_.get(); }
     const T* operator->() const { return held_.get(); }
-    // What is held, made first where there is nothing.
+    // The contained value, created if empty.
     T& ensure() {
         if (!held_) held_.reset(new T());
         return *held_;

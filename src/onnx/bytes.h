@@ -26,7 +26,7 @@ class Bytes {
     size_t size() const { return view_.size(); }
     const char* data() const { return view_.data(); }
     std::string_view view() const { return view_; }
-    // Null when the bytes belong to whoever handed them to the reader.
+    // Null if the caller of the reader owns the bytes.
     const std::shared_ptr<const void>& owner() const { return owner_; }
     bool operator==(const Bytes& other) const { return present() == other.present() && view_ == other.view_; }
 

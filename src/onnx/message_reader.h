@@ -1,5 +1,5 @@
-// Reads each message of model.h from its encoded bytes into a struct, merging with what the struct already holds.
-// Throws WireFailure; `place()` then says which field it was in. Only for read.cpp.
+// Decodes each message of model.h into a struct, merging with the struct's contents. Throws WireFailure; `place()` is
+// then the path of the field. Only for read.cpp.
 #pragma once
 
 #include <memory>

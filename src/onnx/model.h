@@ -131,7 +131,7 @@ struct Node {
     std::vector<Attribute> attributes;
     std::string doc_string;
     std::vector<StringPair> metadata_props;
-    std::vector<Bytes> device_configurations;  // encoded messages, kept as they stand
+    std::vector<Bytes> device_configurations;  // encoded messages, preserved unparsed
     bool operator==(const Node&) const = default;
 };
 
@@ -181,8 +181,8 @@ struct Model {
     Graph graph;
     std::vector<Function> functions;
     std::vector<StringPair> metadata_props;
-    std::vector<Bytes> training_info;  // encoded messages, kept as they stand
-    std::vector<Bytes> configuration;  // encoded messages, kept as they stand
+    std::vector<Bytes> training_info;  // encoded messages, preserved unparsed
+    std::vector<Bytes> configuration;  // encoded messages, preserved unparsed
     std::filesystem::path path;        // where it was read from; empty when from memory. Not part of the message
     bool operator==(const Model&) const = default;
 };

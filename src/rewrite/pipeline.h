@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// What somebody who looks for a fault asks of a pipeline.
+// Debugging options of a pipeline.
 struct PassWatch {
     std::string stop_after = {};  // a pass: its first run is the last thing done
     bool verify = false;          // after each pass; always so in debug builds

@@ -1,4 +1,4 @@
-// Machine code of kernels, from the cache where it is there, else generated and kept.
+// Machine code of kernels, from the cache, or generated and stored there.
 #pragma once
 
 #include "llvm/compile_kernels.h"

@@ -16,7 +16,7 @@ namespace tessera {
 // A key of 32 hexadecimal digits. `parts` is all that the code depends on besides this build of the compiler.
 std::string code_key(const std::vector<std::string>& parts);
 
-// A program as it lies in its file, which is mapped for as long as somebody holds it.
+// A program in its memory-mapped cache file.
 struct ProgramEntry {
     std::shared_ptr<const onnx::MappedFile> file;
     std::string_view program, code, weights;  // weights begin on a page

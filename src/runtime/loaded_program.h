@@ -1,5 +1,5 @@
-// A program and its machine code, ready to run: weights in place, constants that nobody needs any more let go. Runs may
-// go on at the same time, each in a context of its own.
+// A program and its machine code, ready to run: weights are packed, and constants that are no longer needed are
+// released. Runs may be concurrent, each in a context of its own.
 #pragma once
 
 #include "runtime/prepare_weights.h"
@@ -11,7 +11,7 @@ namespace tessera {
 struct LoadOptions {
     int threads = 0;                         // of a run, at most; 0: as many as the pool has
     bool keep_constants = false;             // for check(), also those that only the preparation reads
-    Device* device = nullptr;                // where it runs; null: the processor
+    Device* device = nullptr;                // where it runs; null: the CPU
     std::shared_ptr<RunMemory> memory = {};  // that runs on the processor share with others; null: its own
 };
 
@@ -49,8 +49,8 @@ class LoadedProgram {
     bool takes(const std::vector<Port>& ports, size_t count) const;  // so many inputs, in this order
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs) const;
     Result<std::vector<std::pair<std::string, double>>> check(const NamedData& inputs) const;
-    // One run again and again on a device with memory of its own. E0501 where the device is the processor, or steps are
-    // left to it.
+    // Repeated runs on a device with its own memory. E0501 if the device is the CPU, or there are host
+    // steps.
     Result<std::unique_ptr<RunsOnDevice>> on_device(const NamedData& inputs) const;
 
     Result<int64_t> arena_bytes(const SymbolValues& symbols) const;  // scratch included
@@ -83,7 +83,7 @@ class LoadedProgram {
     // Of inputs that have the element types and sizes of those met last; null where they have others.
     std::shared_ptr<const RunPlan> plan_met(const std::vector<Datum>& inputs) const;
     void meet(const std::vector<Datum>& inputs, std::shared_ptr<const RunPlan> plan) const;
-    // Of a run with these sizes, besides weights: what is given or left elsewhere is counted as if it were copied.
+    // Of a run with these sizes, without weights. Callers' device arrays count as if they were copied.
     Result<int64_t> bytes_on_device(const SymbolValues& symbols) const;
     // E0408 of a device with memory of its own gets a hint: what the run needs, and sizes for which there is room.
     Error with_what_fits(Error error, const std::vector<Datum>& inputs) const;

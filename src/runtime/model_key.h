@@ -5,8 +5,8 @@
 
 namespace tessera {
 
-// Where the model came from, who made it and what it says of itself are left out. Pages of mapped weights are let go
-// of.
+// The model's file, producer and metadata do not affect the key. Releases pages of mapped weights after hashing
+// them.
 std::string model_key(const Graph& graph);
 
 }  // namespace tessera

@@ -15,8 +15,8 @@ enum class Home : uint8_t {
     Input,     // the caller's tensor
     Constant,  // of the program
     Prepared,  // filled once, when the program is loaded
-    Host,      // a tensor, or another value, that a host step made
-    Output,    // made for each run, and given to the caller
+    Host,      // a tensor, or another value, created by a host step
+    Output,    // allocated in each run and returned to the caller
     Arena,     // of the run's context
 };
 
@@ -31,7 +31,7 @@ struct ProgramLayout {
     std::vector<bool> in_run;                                         // by root: some step uses it, or it is an output
     std::vector<KernelAccess> access;                                 // by kernel
     std::vector<std::vector<std::pair<const Value*, int>>> captures;  // by step: values that nested graphs use, buffers
-    std::vector<size_t> ahead;  // steps that check what was given, and what those need: they can come before others
+    std::vector<size_t> ahead;  // steps that check inputs, with their dependencies: they can run before all others
     std::vector<bool> checks_ahead;  // by step: a check among them
     size_t most_args = 0;
     DeviceKind device = DeviceKind::Cpu;  // of all buffers

@@ -8,12 +8,12 @@
 
 namespace tessera {
 
-// Memory for outputs: what the caller lets go of comes back and serves again.
+// Recycles output memory: what the caller releases is reused by later runs.
 class OutputMemory : public std::enable_shared_from_this<OutputMemory> {
   public:
     // Of the process; where `on_device`, of the device.
     explicit OutputMemory(Device& device, bool on_device = false) : device_(device), on_device_(on_device) {}
-    // On a device, what was let go of serves the stream again that it was taken for: others may still use it.
+    // Device memory is reused only on the stream that it was taken for: work on others may still use it.
     Result<std::shared_ptr<void>> take(int64_t bytes, const void* stream = nullptr);
 
   private:
@@ -30,12 +30,12 @@ class OutputMemory : public std::enable_shared_from_this<OutputMemory> {
     std::vector<Piece> free_;
 };
 
-// By a kernel, where it lies: there, and aligned to its elements as every array is that somebody allocated for it.
+// Whether a kernel can read it in place: it is in host memory, aligned to its elements as every allocated array is.
 inline bool usable(const Tensor& t) {
     return t.data() && reinterpret_cast<uintptr_t>(t.data()) % dtype_bytes(t.dtype()) == 0;
 }
 
-// The same on a GPU, whose code takes 16 bytes at once.
+// The same on a GPU, where kernels access 16 bytes at a time.
 inline bool usable_on_gpu(const Tensor& t) { return t.data() && reinterpret_cast<uintptr_t>(t.data()) % 16 == 0; }
 
 // What was captured of a plan's steps.
@@ -44,7 +44,7 @@ struct Replay {
     bool ran = false;                             // in this context
     std::unique_ptr<Recording> recording;         // of all steps, once they have run before
     std::vector<void*> pointers;                  // by root, as they are there
-    std::vector<std::pair<size_t, size_t>> uses;  // roots that each run places, and steps that use them
+    std::vector<std::pair<size_t, size_t>> uses;  // roots that each run places, and the steps that use them
     std::vector<size_t> launches;                 // by step: which is its first
 };
 
@@ -55,20 +55,20 @@ struct RunContext {
     // Made ready for a run by this plan: arena and scratch are large enough, pointers into the arena and to weights are
     // set, those that each run sets are null.
     Status prepare(std::shared_ptr<const RunPlan> next, const ProgramLayout& layout, const std::vector<void*>& weights);
-    // The run is to be part of a stream that others made, or of its own where there is none. E0501 where others capture
-    // that: nothing was done to it then.
+    // Enqueues the run on the caller's stream, or on its own if there is none. E0501, without effect, if that stream is
+    // being captured.
     Status borrow(std::optional<void*> others);
     // From here on it is.
     Status work_on_borrowed();
-    // The run goes on by itself: whoever uses the context next waits for it.
+    // The run continues asynchronously; the next user of the context waits for it.
     Status leave();
     // A buffer of the run lies there.
     void* point(size_t root, void* memory);
     // Memory for a buffer whose size a step defined.
     Result<void*> place(size_t root, int64_t bytes);
-    // A copy in the context, for a tensor that kernels cannot read where it lies.
+    // Copies a tensor that kernels cannot read in place into the context.
     Result<void*> stage(size_t root, const Tensor& t);
-    void forget_sizes();  // that steps defined, and the memory placed for them: for another run of the same steps
+    void forget_sizes();  // that steps defined, with the memory placed for them, so that the steps can run again
     void clear();         // lets go of everything that belongs to the run just done
 
     Device& device;
@@ -78,7 +78,7 @@ struct RunContext {
     std::shared_ptr<const RunPlan> plan;
     Replay* replay = nullptr;                                     // of the plan
     std::vector<void*> pointers;                                  // by root
-    std::vector<std::optional<Datum>> data;                       // by root: inputs, outputs, what host steps made
+    std::vector<std::optional<Datum>> data;                       // by root: inputs, outputs, results of host steps
     std::vector<BoundStep> late;                                  // by step: those of sizes that a step defined, as the
                                                                   // last run had them
     std::vector<void*> args;                                      // of the step in progress
@@ -96,7 +96,7 @@ struct RunContext {
     std::unique_ptr<Stream> borrowed_;
     void* borrowed_handle_ = nullptr;
     bool borrows_ = false;               // this run
-    std::shared_ptr<const Event> done_;  // that whoever uses the context next waits for
+    std::shared_ptr<const Event> done_;  // the next user of the context waits for it
     bool pending_ = false;               // it is
     int64_t scratch_bytes_ = 0;
     std::vector<std::unique_ptr<Replay>> replays_;  // newest use last

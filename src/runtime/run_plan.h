@@ -1,4 +1,4 @@
-// A program for given sizes: how large each buffer is, where it lies in the arena, and the range of each launch.
+// A program for given sizes: the size of each buffer, its offset in the arena, and the range of each launch.
 #pragma once
 
 #include "runtime/devices/bind_launches.h"
@@ -7,7 +7,7 @@
 namespace tessera {
 
 struct BoundStep {
-    bool bound = false;            // false: no kernel's step, or one with sizes that a step before it defines
+    bool bound = false;            // false: not a kernel step, or sizes are defined by an earlier step
     std::vector<int64_t> symbols;  // of the kernel
     std::vector<Launch> launches;
 };
@@ -38,7 +38,7 @@ Result<RunPlan> plan_run(const Program& program, const ProgramLayout& layout, co
 bool step_symbols(const Program& program, const KernelStep& step, const SymbolValues& symbols,
                   std::vector<int64_t>& into);
 
-// One kernel step with these sizes; not bound where one of them is not known.
+// One kernel step with these sizes; unbound if one of them is unknown.
 Result<BoundStep> bind_step(const Program& program, const KernelStep& step, const CompiledModule& module,
                             const SymbolValues& symbols);
 
@@ -51,8 +51,8 @@ Result<int64_t> buffer_bytes(const ProgramBuffer& buffer, const Sizes& sizes);
 // The last launch of a step that has something to do; nothing where none has.
 std::optional<size_t> last_launch(const BoundStep& step);
 
-// By step: those that wrote what it reads or writes, or read what it writes, and that no other of them has waited for.
-// Steps that launch nothing are not among them.
+// By step: the steps with which it has a data hazard, without those that another of them already waits for. Steps
+// without launches are omitted.
 std::vector<std::vector<size_t>> steps_before(const Program& program, const ProgramLayout& layout, const RunPlan& plan);
 
 // Those that no other waits for.

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// The processor as it is, never the word "host", and the options. There must be such a target.
+// The actual processor, never "host", and the options. The target must exist.
 std::vector<std::string> target_parts(const CodegenOptions& codegen);
 
 // The same, and the caches and cores of the machine.

@@ -1,5 +1,5 @@
-// Where each weight lies in one piece of memory: what prepare_weights fills, what a stored program maps, what a
-// bundle's file holds. Follows from the program alone.
+// The layout of weights in one block of memory, which prepare_weights fills, a stored program maps and a bundle's file
+// contains. Determined by the program alone.
 #pragma once
 
 #include "runtime/program_layout.h"

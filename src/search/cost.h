@@ -18,8 +18,8 @@ class CostModel {
     virtual double node(const Node& node) = 0;
     // Said before costs are asked for: nodes that can stand for one another, by class, what came in first.
     virtual void expect(const std::vector<std::vector<const Node*>>& classes);
-    // What the kernels that the compiler makes of a graph cost together, each a group of nodes; nothing where only
-    // single nodes are known.
+    // The total cost of the kernels that the compiler would create for a graph, each a group of nodes; nothing if only
+    // single nodes have costs.
     virtual std::optional<double> groups(const Graph& graph);
     virtual std::string name() const = 0;
     double graph(const Graph& graph);  // every node that is not computed from constants alone

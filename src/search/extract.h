@@ -1,6 +1,6 @@
-// Takes the cheapest graph out of an e-graph: one member for each class that is needed, no cycles, a node that several
-// read counted once. Starts from the input graph and from the cheapest trees, takes the rules' steps where they make it
-// cheaper, alike places together, and then branches and bounds over what is left to choose.
+// Extracts the cheapest graph from an e-graph: one member for each required class, acyclic, shared nodes counted once.
+// Local search from the input graph and from the cheapest trees over the rules' steps, similar locations together; then
+// branch and bound over the remaining choices.
 #pragma once
 
 #include "base/deadline.h"
@@ -10,9 +10,9 @@
 namespace tessera {
 
 struct ExtractOptions {
-    Deadline until = {};          // then what was found so far is taken
+    Deadline until = {};          // when it passes, the best result so far is returned
     size_t exact_looks = 200000;  // places that branch and bound looks at
-    double least_gain = 1e-9;     // seconds; what a step must save
+    double least_gain = 1e-9;     // seconds; the minimum gain of a step
 };
 
 struct Extraction {
@@ -67,11 +67,11 @@ class Extractor {
     void find_dominated();
     void find_alternatives();
     Chosen defaults() const;                  // of every class, a node of the input graph where it has one
-    double cost(const Chosen& chosen) const;  // infinite where it goes in a circle
+    double cost(const Chosen& chosen) const;  // infinite if the choice is cyclic
     // False where all its choices stand already.
     bool take(size_t step, Chosen& chosen, std::vector<bool>& taken) const;
     bool take_all(const std::vector<size_t>& steps, Chosen& chosen) const;
-    // Takes these steps where that makes it cheaper; with `instead`, by members that are never worse.
+    // Applies these steps if that lowers the cost; with `instead`, through members that are never worse.
     bool try_steps(const std::vector<size_t>& steps, Chosen& chosen, double& best, double least_gain,
                    bool instead) const;
     std::vector<size_t> by_gain(std::vector<size_t> alternatives) const;

@@ -21,7 +21,7 @@ struct SearchOptions {
     CostModel* guide = nullptr;  // to what is worth looking at; null: an estimate
 };
 
-// One rule of a candidate, at all the places where it was used for the same reason.
+// A rule of a candidate, with all locations where it was applied for the same reason.
 struct RuleUse {
     std::string rule;
     std::vector<std::string> where;
@@ -45,7 +45,7 @@ struct Search {
     double seconds = 0;
 };
 
-// Control flow is one node, whose graphs stay as they are.
+// Control flow is one node; its nested graphs are unchanged.
 Search search(const Graph& graph, const std::vector<const Rule*>& rules, CostModel& cost,
               const SearchOptions& options = {});
 

@@ -10,7 +10,7 @@ namespace tessera {
 
 std::string gradient_sum(const std::string& parameter);  // the name of what accumulates a parameter's gradients
 
-// What a step reads and writes in place.
+// A tensor that a step updates in place.
 struct TrainedTensor {
     std::string name;      // as users know it
     std::string constant;  // of the model, that it stands for; empty: the optimizer's own
@@ -51,7 +51,7 @@ struct TrainingPlan {
 // the way has no derivative.
 Result<TrainingPlan> plan_training(const Graph& model, const TrainingOptions& options);
 
-// The model's graph, with these elements in place of its own.
+// The model's graph with these tensors in place of its initializers.
 std::shared_ptr<Graph> with_tensors(const Graph& model, const std::vector<TrainedTensor>& tensors,
                                     const std::vector<Tensor>& now);
 

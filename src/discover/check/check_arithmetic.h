@@ -35,7 +35,7 @@ class Names {
         std::vector<Whole> parts;
     };
     int declare(const std::string& name, Kind kind);  // the one of that name where there is one
-    int find(const std::string& name) const;          // -1 where there is none
+    int find(const std::string& name) const;          // -1 if it does not exist
     const Entry& at(int atom) const { return entries_[static_cast<size_t>(atom)]; }
     Whole atom(Kind kind, std::vector<Whole> parts);
 

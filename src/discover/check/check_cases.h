@@ -9,10 +9,10 @@
 
 namespace tessera::checker {
 
-// In the place of an operand that is not given, before one that is.
+// Stands for an absent operand that precedes a present one.
 bool is_absent(const Term& t);
 
-// The cases that the conditions admit, given before absent. E0305 where there are too many.
+// The cases that the conditions admit, present before absent. E0305 if there are too many.
 Result<std::vector<Rule>> cases_of(const Rule& rule);
 
 }  // namespace tessera::checker

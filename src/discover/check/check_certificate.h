@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// E0305 with the step that does not hold; E0303 where the claim makes no sense.
+// E0305 with the invalid step; E0303 if the claim is ill-formed.
 Status check_certificate(const Claim& claim, const Certificate& certificate);
 
 }  // namespace tessera

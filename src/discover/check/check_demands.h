@@ -11,7 +11,7 @@ enum class Need {
     NotNegative,
     Positive,
     NotEmpty,  // a maximum or minimum has a point
-    Domain,    // a function of which only this is known: it is defined where it is defined
+    Domain,    // a function that is known only to have the same domain everywhere
 };
 
 // For all values of the variables for which `where` holds.

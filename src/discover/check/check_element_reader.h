@@ -19,7 +19,7 @@ struct NoElement {
     std::string why;
 };
 
-// One step from the place of an element in a result to its place in an operand.
+// One step from the index of an element of a result to its index in an operand.
 struct Step {
     enum class Kind { Broadcast, Transpose, View, Move, Shift, Only, Channel } kind;
     std::string text = {};  // a key: sizes of the operand; the permutation; sizes of the operand; op, attributes and
@@ -120,7 +120,7 @@ class ElementReader {
     std::set<std::string> matrices_, channels_;              // variables that an op takes as a
                                                              // matrix, or one for each channel
     std::set<std::pair<const OpDef*, std::string>> viewed_;  // reshape and squeeze on the left, with their sizes
-    std::set<std::string> gathered_;                         // what the left side reads by indices
+    std::set<std::string> gathered_;                         // variables that the left side reads at indices
     int last_ = 0;
     bool left_ = true;  // which side is read
 
@@ -191,7 +191,7 @@ class ElementReader {
     std::optional<std::pair<std::string, Linear>> shift_of(const Term& t);
     std::optional<Term> merged_movement(const Term& t) const;
 
-    // ---- what is known of a tensor
+    // ---- facts about a tensor
 
     // Terms that stand at many places, as a let does, may be read more often than can be waited for: such a rule is
     // refused.
@@ -621,7 +621,7 @@ class ElementReader {
     // An op of which nothing else is known: a number that op, attributes, operands and place decide.
     Term function_element(const Term& t, Path path);
     bool keepdims_is(const Term& t, std::string_view value) const { return facts_.attribute(t, "keepdims") == value; }
-    // Whether it is known that its axes stay.
+    // Whether the reduction provably keeps its axes.
     bool keeps_axes(const Term& t) const { return !t.op->attr("keepdims") || facts_.attribute(t, "keepdims").empty(); }
 
     // A cast to a type that has every number of its operand's, by a condition or by the types that the rule names.
@@ -640,7 +640,7 @@ class ElementReader {
         return is_op(t, "cast") ? cast_type(t) : std::nullopt;
     }
 
-    // The operand that an op gives as it is.
+    // The operand, if the op is the identity on it; else null.
     const Term* does_nothing(const Term& t);
 
     // Whether an op that leaves the sizes leaves the elements where they are.

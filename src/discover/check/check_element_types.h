@@ -10,7 +10,7 @@ namespace tessera::checker {
 
 DTypes admitted(std::string_view constraint);  // by x:float and the like
 
-// The element types that each variable may have, by what the ops take and what the rule says.
+// The possible element types of each variable, by the ops' signatures and the rule's constraints.
 std::map<std::string, DTypes> types_of(const Rule& rule);
 
 // Those of a rule's variables by what the ops of its pattern take.

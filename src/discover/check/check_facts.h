@@ -22,7 +22,7 @@ class Facts {
     // A key: two terms have one key where they denote the same. Op, output, attributes and operands are part of it;
     // lets are replaced by what they stand for, and each `_` is its own. Keys are compared and never searched.
     std::string text(const Term& t) const;
-    // The key of what an attribute denotes: empty where it has its default, and a key of its own where a rest may hold
+    // The key of an attribute's value: empty for its default, and a key of its own if a rest may contain
     // it.
     std::string attribute(const Term& op, std::string_view attr) const;
     // Of all attributes but these.
@@ -32,7 +32,7 @@ class Facts {
     bool says(const std::string& condition) const { return said_.contains(condition); }  // by its key
     // Whether a condition is this function of these arguments, and any after them.
     bool says_of(std::string_view function, const std::vector<std::string>& first) const;
-    const Term* equal_to(const std::string& key) const;  // what the rule says it is
+    const Term* equal_to(const std::string& key) const;  // the term that a condition equates it with
     void join_sizes(const std::string& a, const std::string& b);
     // Axes of a tensor of this rank that the conditions call equal to others have the name of those; whether they are
     // compared with one axis.

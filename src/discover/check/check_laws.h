@@ -34,7 +34,7 @@ bool names_large_integer(const Rule& rule);
 bool has_casts(const Rule& rule);
 bool of_integers(const Rule& rule);  // whether all that it computes with are integers
 bool of_floats(const Rule& rule);    // whether something may be a float
-// That what stands for an op and may be no number makes the left side none, where the right side reads it. E0305.
+// Checks that an element that may be undefined also makes the left side undefined if the right side reads it. E0305.
 Status check_partial(const ElementRule& element);
 // What is left to prove for floats, as a claim about numbers. E0305 where others than floats are possible.
 Result<Claim> claim_of(const ElementRule& element);

@@ -1,11 +1,11 @@
-// A rule as it stands in a file, held against the certificate that stands beside it.
+// Checks a rule of a file against its certificate.
 #pragma once
 
 #include "discover/claim/certificate.h"
 
 namespace tessera {
 
-// That the rule says what the entry is the proof of, no more, and that the proof holds. E0305.
+// Checks that the rule states exactly what the entry proves, and that the proof is valid. E0305.
 Status verify_rule(const Rule& rule, const Certificates& certificates);
 
 }  // namespace tessera

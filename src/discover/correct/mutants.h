@@ -13,7 +13,7 @@ namespace tessera {
 struct MutantOptions {
     double least_agreement = 0.3;  // of the elements: small images have broad borders
     size_t most = 24;              // mutants
-    // Nothing more is enumerated then; what was found until then is given.
+    // Enumeration stops then and returns what it has found so far.
     Deadline until = {};
     const std::atomic<bool>* cancel = nullptr;
 };

@@ -18,11 +18,11 @@ class PointValue {
     struct Stop {
         std::string why;
     };
-    // Counts `steps` down, and stops where none is left.
+    // Decrements `steps` for each step of work; stops at 0.
     uint64_t at(const std::vector<int64_t>& index, int64_t& steps);
 
   private:
-    // A step's arguments come before it.
+    // Arguments precede the steps that use them.
     struct Step {
         ExprKind kind;
         bool real = false;

@@ -16,8 +16,8 @@ class TermWriter {
     std::string slice(const std::string& of, int64_t axis, const Expr& begin, const Expr& end) const;
     std::string whole(const Value& value) const;  // the term that a value of build_sides' graph is
 
-    // The term of a value on a strip. E0303 where an op cannot be restricted so, or where it is open at these sizes
-    // whether a window meets the border.
+    // The term of a value on a strip. E0303 if an op cannot be restricted to it, or if these sizes do not determine
+    // whether a window reaches the border.
     Result<std::string> restricted(const Value& value, const Strip& strip) const;
 
   private:

@@ -28,7 +28,7 @@ struct EnumerateOptions {
 
 // Two terms of one fingerprint.
 struct TermPair {
-    TermNode left, right;  // the left one came later; the right one is the representative, or stands for the class
+    TermNode left, right;  // the left one is newer; the right one is the representative, or stands for the class
     uint8_t left_size = 0, right_size = 0;
 };
 
@@ -45,7 +45,7 @@ class Enumeration {
   public:
     Enumeration(const OpSet& set, const World& world, const EnumerateOptions& options);
 
-    // E0410 where it was cancelled (what is in work_dir serves to go on), E0101 where files cannot be written.
+    // E0410 if cancelled (work_dir has what is needed to resume), E0101 if files cannot be written.
     Status run();
 
     // What the work folder held could not be gone on from: it was of another run, or damaged.

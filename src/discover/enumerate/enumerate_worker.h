@@ -28,7 +28,7 @@ void Enumeration::extend(TermId a, int level, Worker& worker, const Emit& emit) 
     auto values = [&](TermId id) { return id == a ? a_values : stored(id); };
     auto produce = [&](uint16_t op, const Applied& applied, TermId x, TermId y, TermId z) {
         const uint64_t* inputs[3] = {values(x), y == kNoTerm ? nullptr : values(y), z == kNoTerm ? nullptr : values(z)};
-        // What is made of constants only is a constant, which nobody computes twice.
+        // A term of constants only is a constant; such terms are not enumerated.
         auto varies = [&](TermId id) {
             return id != kNoTerm && (id >= level_begin_[1] || table_[id].node.op == kVariableOp);
         };

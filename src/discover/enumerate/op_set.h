@@ -14,7 +14,7 @@ namespace tessera {
 
 // A term over its operands, in the order of the rule's variables.
 struct OpTemplate {
-    Rule rule;         // replacement[0] is the term, the conditions say what operands it takes
+    Rule rule;         // replacement[0] is the term; the conditions restrict its operands
     std::string text;  // as it was written
     int operands = 0;
     bool constant = false;     // a leaf: counts as no op, over variables that nothing else uses
@@ -50,6 +50,6 @@ Result<OpSet> find_op_set(const std::string& names);
 Result<OpSet> read_op_set(const std::string& name, std::string_view text);
 
 // The named sets' texts.
-std::string_view op_set_text(std::string_view name);  // empty where there is none
+std::string_view op_set_text(std::string_view name);  // empty if there is none
 
 }  // namespace tessera

@@ -31,7 +31,7 @@ class Cancel {
     Cancel(Search& search, Facts base, std::vector<std::string>& steps, int depth)
         : search_(search), atoms_(search.atoms), base_(std::move(base)), steps_(steps), depth_(depth) {}
 
-    // Whether the sum is zero; what is left of it otherwise is in left().
+    // Whether the sum was reduced to zero; otherwise left() has the remaining terms.
     bool run(const Sum& terms);
     // Whether every point of one list of alternatives is among those of another.
     bool run_inside(const Sum& points, const Sum& others, bool largest);

@@ -177,7 +177,7 @@ class Atoms {
     void collect(const Poly& p, std::vector<int>& ids) const;  // all atoms, inside ones first
     std::string print(const Poly& p) const;
 
-    // What `collect` gives, kept, and a hash that is not the one it is kept by.
+    // The cached result of `collect`, and a hash other than its key in the cache.
     struct Description {
         std::vector<int> ids;
         uint64_t hash = 0;
@@ -187,7 +187,7 @@ class Atoms {
         }
     };
     const Description& describe(const Poly& p);
-    // Which conjunctions were found to contradict themselves, by two hashes of what they hold.
+    // Conjunctions that were found contradictory, by two hashes of their contents.
     std::map<std::pair<uint64_t, uint64_t>, bool> contradictions;
     // What may still be asked of them; beyond it the claim is beyond the prover.
     int64_t questions_left = std::numeric_limits<int64_t>::max();

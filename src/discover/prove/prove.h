@@ -35,7 +35,7 @@ Result<Proof> prove(const Claim& claim, const ProveOptions& options = {});
 // The same claim made more general in several ways, the most general first and the claim itself last. The first that
 // proves is the rule to keep; what it still fixes are its side conditions.
 std::vector<Claim> generalise(const Claim& claim);
-// One after the other, each made when its turn comes, until `stop` says so.
+// Generates more general forms one by one, on demand, until `stop` returns true.
 void each_general(const Claim& claim, const std::function<bool(const Claim&)>& stop);
 
 }  // namespace tessera

@@ -10,14 +10,14 @@ namespace tessera {
 
 struct RuleProof {
     bool proved = false;    // with a certificate for all that its conditions admit
-    bool by_cases = false;  // every claim that was made up for it holds for all sizes, not more
+    bool by_cases = false;  // proved for all sizes of each sampled claim, and for no other claims
     int claims = 0;         // that were proved
     std::string where;      // the shapes of the first, and for how many ranks
     std::string reason;     // why not
     std::string entry;      // of a file of certificates, where it is proved for any rank
 };
 RuleProof prove_rule(const Rule& rule);
-RuleProof prove_for_any_rank(const Rule& rule);  // by what it says of one element, or not
+RuleProof prove_for_any_rank(const Rule& rule);  // element by element
 
 // Claims for graphs drawn at random that the rule matches, with sizes made symbols; at most `count`, all different.
 std::vector<Claim> draw_claims(const Rule& rule, int count);

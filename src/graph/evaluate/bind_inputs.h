@@ -1,4 +1,4 @@
-// What a user gives to a graph, checked against what it declares.
+// Checks a user's inputs against the graph's declarations.
 #pragma once
 
 #include "graph/evaluate/evaluate.h"

@@ -17,7 +17,7 @@ class NodeEvaluator {
     ~NodeEvaluator();
     NodeEvaluator(const NodeEvaluator&) = delete;
 
-    // What the node computes; outputs that nobody uses are empty.
+    // The node's results; unused outputs are empty.
     Result<std::vector<Datum>> run(const Node& node, const Find& find);
     // Only the op's own check of its inputs, and that nothing is read of what is empty. Inputs that `find` has not are of
     // their declared type, sized by `symbols`.

@@ -19,7 +19,7 @@ struct Backward {
     Value *out, *g;  // of the first output, where zeros stand for a gradient that does not arrive
     const std::vector<Value*>& outs;
     const std::vector<Value*>& gs;        // one for each output; null: none arrives
-    const std::vector<bool>& wanted;      // the inputs whose gradient somebody asks for
+    const std::vector<bool>& wanted;      // the inputs whose gradients are requested
     const std::vector<Value*>& captured;  // what its nested graphs read from around it, and gradients are wanted of
 
     bool wants(size_t i) const { return i < wanted.size() && wanted[i]; }
@@ -33,7 +33,7 @@ struct NoGradient {
     const char* why;
     Gradients operator()(const Backward& r) const;
 };
-// Why an op has none; null where it has one, or one that is not known of.
+// The reason why an op has no gradient; null if it has one, or none is listed.
 const char* why_no_gradient(const OpDef& op);
 
 // A value and the gradient that arrives at it; null: all ones.

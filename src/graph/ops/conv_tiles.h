@@ -26,7 +26,7 @@ struct ConvTiles {
     double direct() const, products() const, transforms() const;
 };
 
-// Nothing where it is computed directly: that is asked for, or it cannot be otherwise.
+// Nothing if the convolution is computed directly, on request or because tiles are impossible.
 std::optional<ConvTiles> conv_tiles(const Node& node);
 
 // On a GPU, in seconds: directly, and in tiles. `leaves`: the result is stored in ONNX's order.
@@ -34,8 +34,8 @@ double direct_seconds(const ConvTiles& c, const Machine& machine);
 double tiled_seconds(const ConvTiles& c, const Machine& machine, bool leaves = false);
 // The tiles that are fastest there by that, but for those that are asked for.
 ConvTiles fastest_tiles(const ConvTiles& c, const Machine& machine);
-// Of any convolution of f32, as it is asked for or else as it is fastest; `known`: its weights are. Nothing where its
-// sizes are not known.
+// The estimated time of an f32 convolution, with its requested tiles or the fastest ones; `known`: the weights are
+// constant. None if its sizes are dynamic.
 std::optional<double> conv_seconds(const Node& node, bool known, const Machine& machine);
 
 }  // namespace tessera

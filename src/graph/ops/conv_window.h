@@ -34,15 +34,15 @@ Indices vars(const std::vector<ReduceAxis>& axes);
 Result<std::vector<int64_t>> window_ints(const OpView& op, const char* attr, size_t count, int64_t low,
                                          int64_t fallback);
 
-// While one stands, in the thread that made it, the attribute values that `add` gave stand for the sizes it was given:
-// strides, dilations and pads that are symbols, for proofs that hold for all of them.
+// While one exists, in its thread, the attribute values that `add` returned stand for symbolic sizes: strides,
+// dilations and pads that are symbols, for proofs that hold for all values.
 class SymbolicWindows {
    public:
     SymbolicWindows();
     ~SymbolicWindows();
     SymbolicWindows(const SymbolicWindows&) = delete;
     int64_t add(const Expr& size);
-    Expr meaning(int64_t value) const;  // itself where it was not given
+    Expr meaning(int64_t value) const;  // the size that add() returned `value` for; else `value`
     static SymbolicWindows* current();
 
    private:

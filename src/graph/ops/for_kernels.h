@@ -1,4 +1,4 @@
-// Graphs that kernels compute in place of an op's body, where they are faster for it.
+// Graphs that kernels compute in place of an op's body, because they are faster.
 #pragma once
 
 #include "graph/op_def.h"
@@ -22,7 +22,7 @@ bool feeds_byte_floats(const Node& node);
 // Of the op whose first input is resized: the resize comes after it, where it has less to do before.
 ForKernels before_resize(const OpDef& op);
 
-// What is divided by the deviation is divided once, where it is known.
+// Constants that are divided by the deviation are divided once, ahead of time.
 Result<std::vector<Value*>> batch_norm_by_factors(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> conv_before_resize(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std::vector<Value*>& inputs, Builder& b);

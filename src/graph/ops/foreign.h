@@ -30,13 +30,13 @@ class ForeignCall {
     int64_t integer(const char* name);  // required
     float real(const char* name, float fallback);
     std::string string(const char* name, std::string fallback);
-    std::vector<int64_t> ints(const char* name);             // empty where it is not given
+    std::vector<int64_t> ints(const char* name);             // empty if absent
     std::vector<float> floats(const char* name);             // too
     std::optional<Attr> given(const char* name);             // whatever it is
     AttrMap pick(std::initializer_list<const char*> names);  // those that are given, for an op of ours
 
     void require(bool condition, std::string_view what);  // E0212
-    Status finish(std::vector<Value*> results);           // E0206 for attributes that nobody asked for
+    Status finish(std::vector<Value*> results);           // E0206 for attributes that were not read
 
   private:
     OnnxCall& call_;
@@ -49,7 +49,7 @@ struct ForeignOp {
     const char* means;  // in a few words, for people
 };
 
-// By domain and name; null where there is none.
+// By domain and name; null if there is none.
 const ForeignOp* find_foreign_op(std::string_view domain, std::string_view name);
 std::vector<ForeignOp> foreign_ops();
 

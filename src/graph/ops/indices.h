@@ -1,4 +1,4 @@
-// Indices that a tensor holds, looked at all at once.
+// Bounds checks of whole index tensors.
 #pragma once
 
 #include "graph/tensor.h"

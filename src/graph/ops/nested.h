@@ -1,4 +1,4 @@
-// Types of ops with nested graphs: what the body says of an output, as it is seen from outside.
+// Types of ops with nested graphs: a body's output type as seen from the enclosing graph.
 #pragma once
 
 #include "graph/graph.h"
@@ -11,7 +11,7 @@ std::string output_name(const OpView& op, size_t output);
 // symbols of the op's output, numbered from `first`: as many dimensions will be stacked on top.
 Type seen_outside(const OpView& op, const Graph& body, const Type& type, size_t output, size_t first = 0);
 
-// Of a value that goes in as `initial` and comes out of every step as `step`.
+// The type of a loop-carried value, which is `initial` before the loop and `step` after each iteration.
 Result<Type> carried_type(const OpView& op, const Type& initial, const Type& step, size_t output);
 
 // `count` elements of that tensor type along a new axis; an unknown shape stays unknown.

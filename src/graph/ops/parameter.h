@@ -9,7 +9,7 @@ namespace tessera {
 // Nothing where not even their number is known.
 std::optional<std::vector<Expr>> parameter(const OpView& op, size_t input);
 
-// Whether parameter() gives something for each of those inputs that are given; what body_applies needs.
+// Whether parameter() succeeds for each of those inputs that is present; for body_applies.
 bool has_parameters(const OpView& op, std::initializer_list<size_t> inputs);
 
 // The value listed for dimension `d`: values[k] where axes[k] (which may count from the end) is d, else `fallback`.

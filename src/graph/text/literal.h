@@ -11,7 +11,7 @@ namespace tessera {
 
 std::string quote(std::string_view text);   // "a\nb"; bytes that are no UTF-8 as \xNN
 bool is_name_text(std::string_view name);   // letters, digits, _ and .: may follow a % bare
-bool is_plain_name(std::string_view name);  // may stand bare: does not begin with a digit, is no literal
+bool is_plain_name(std::string_view name);  // needs no quotes: does not begin with a digit and is not a literal
 
 // Element i, so that it reads back to the same bits. Numbers of float types have a point, an exponent, or are nan, inf;
 // what those cannot say (payloads of NaNs) is written as the bits, 0x7fc00001.

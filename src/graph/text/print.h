@@ -12,10 +12,10 @@ namespace tessera {
 struct PrintOptions {
     int64_t by_value = 32;     // constants of up to so many elements are written by value
     bool types = true;         // after each node
-    std::string weights_file = {};  // the larger constants go to a file of this name beside the text, not into it
+    std::string weights_file = {};  // file for the larger constants, beside the text
 };
 
-// The name of a weights file that nobody writes, for a graph that is printed to be read.
+// A weights file that is not written, for graphs that are only printed for people.
 inline constexpr const char* kWeightsLeftOut = "left out";
 
 std::string print(const Graph& graph, const PrintOptions& options = {});

@@ -12,7 +12,7 @@ class TextScanner {
   public:
     TextScanner(std::string_view text, std::string source) : text_(text), source_(std::move(source)) {}
 
-    size_t at();  // where the next word begins
+    size_t at();  // where the next token begins
     void go_to(size_t at) { at_ = at; }
     bool done() { return at() >= text_.size(); }
     char peek();                            // the next word's first character, or 0
@@ -20,8 +20,8 @@ class TextScanner {
     bool take_word(std::string_view word);  // if it is next and ends there
     bool next_is_word(std::string_view word);
 
-    std::string_view word();       // letters, digits, _ and .; empty where there is none
-    std::string_view number();     // with sign, point, exponent or 0x; inf, nan; empty where there is none
+    std::string_view word();       // letters, digits, _ and .; may be empty
+    std::string_view number();     // with sign, point, exponent or 0x; inf, nan; may be empty
     Result<std::string> string();  // a quoted one
     Result<std::string> prose();   // a quoted one that is UTF-8: names and what people wrote
     std::string_view

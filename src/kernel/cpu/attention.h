@@ -53,7 +53,7 @@ struct AttentionTiles {
     int64_t block = 64;    // queries of one task
     bool operator==(const AttentionTiles&) const = default;
 };
-// Extents that are not known are given as nothing.
+// Dynamic extents are nullopt.
 AttentionTiles choose_attention_tiles(std::optional<int64_t> queries, std::optional<int64_t> keys, int64_t depth,
                                       int64_t columns, int64_t outer, int element_bytes, const Machine& machine,
                                       int threads);
@@ -63,7 +63,7 @@ AttentionTiles choose_attention_tiles(std::optional<int64_t> queries, std::optio
 struct AttentionStages {
     Compute compute;
     std::string queries, keys, dot, scores, most, exps, sums, values, product, inverse, zeros, blind, result, out;
-    std::vector<std::string> bias;  // what scores are made of beside the product
+    std::vector<std::string> bias;  // terms of the scores other than the product
 };
 AttentionStages attention_stages(const Compute& compute, const Attention& attention, const AttentionTiles& tiles);
 

@@ -24,14 +24,14 @@ std::optional<Contraction> match_contraction(const Stage& stage);
 // Sizes; an extent that is not constant is taken for large.
 struct ContractionShape {
     int64_t batch = 1, m = 1, n = 1, k = 1;
-    int64_t least_batch = 0;  // where the batch is not known, what it may well be; 0: known
+    int64_t least_batch = 0;  // a plausible size of a dynamic batch; 0: the batch is constant
     bool rows_known = true;   // m is a constant
     bool m_known = true, n_known = true;
     bool packed_ahead = false;    // B is known before it runs
-    bool a_along_depth = false;   // A is one load that lies along k: its elements can be read where they are
+    bool a_along_depth = false;   // A is one load, contiguous along k: its elements can be read in place
     bool a_copied = false;        // A is read from a copy with filled edges, which has room for whole tiles
     bool b_copied = false;        // B is read from such a copy, along its columns
-    bool b_along_columns = true;  // B lies along its columns: a row of it can be read as it is
+    bool b_along_columns = true;  // B is contiguous along its columns: its rows can be read in place
     int element_bytes = 4;
     bool transposes = true;    // packing A transposes it
     int64_t tile_rows = 0;     // of the register tile, where m is not known; 0: chosen

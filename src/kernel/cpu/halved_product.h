@@ -33,7 +33,7 @@ struct HalvedStages {
 HalvedStages halve_product(const Compute& compute, const std::string& stage, const Contraction& c,
                            const HalvedTiles& tiles);
 
-// A schedule of the one product that `compute` is made of, halved as often as it says. An error says why not.
+// A schedule of the one product of `compute` with its Strassen levels. An error has the reason if there is none.
 Result<Schedule> schedule_halved(const Compute& compute, const ScheduleOptions& options);
 
 }  // namespace tessera

@@ -12,7 +12,7 @@ namespace tessera {
 // copy, which a stage of its own makes. The rest stays as it is.
 Compute with_padding(Compute compute, const Machine& machine);
 
-// Of what the windows of one image and group go over, the second operand of a product.
+// The bytes that the windows of one image and group cover, in the second operand of a product.
 double bytes_of_windows(const Stage& stage, const Contraction& c);
 
 // Is that more than the second cache holds, or far more where windows are dilated? Then it is better packed part by

@@ -14,7 +14,7 @@ const Stage& find_stage(const Schedule& s, std::string_view name);
 const Stage* writer_of(const Schedule& s, int buffer);
 std::vector<std::string> readers_of(const Schedule& s, int buffer);  // names of stages
 std::vector<Expr> loads_of(const Stage& stage, int buffer = -1);     // of that buffer, or all
-const ReduceAxis* last_larger_axis(const Stage& stage);  // of more than one element; null where there is none
+const ReduceAxis* last_larger_axis(const Stage& stage);  // that has more than one element; null if there is none
 // How the address of an access moves, in elements, when var grows by one; nullopt where that is not constant.
 std::optional<Expr> stride_of(const Schedule& s, const Expr& load, const Expr& var);
 std::optional<Expr> stride_of(const Schedule& s, int buffer, const std::vector<Expr>& indices, const Expr& var);
@@ -75,7 +75,7 @@ struct OpenColumns {
 };
 std::optional<OpenColumns> open_columns(const Compute& compute, const Machine& machine);
 
-// The length of the lines that a pool or a reduction over outer axes goes along, where that is not known.
+// The length of the lines that a pool, or a reduction over outer axes, runs along, if it is dynamic.
 struct OpenLines {
     Expr line;
     bool slides;  // a window goes along them
@@ -84,7 +84,7 @@ std::optional<OpenLines> open_lines(const Compute& compute, const Machine& machi
 
 // How many elements that lie without gaps a reduction combines at a time.
 Expr length_of_run(const Schedule& s, const Stage& stage);
-// The length of the rows that reductions go along, contiguous elements, where that is not known.
+// The length of the contiguous rows that reductions run along, if it is dynamic.
 std::optional<Expr> open_row_length(const Compute& compute, const Machine& machine);
 
 // The axes of `out` that make up each group of `producer`'s axes, in such an order that both merge to the same index;
@@ -104,7 +104,7 @@ struct RowGroup {
     size_t axes = 0;
     std::vector<std::string> members;  // producers first
 };
-// What `out` needs and nobody else reads, as far as it is made row by row.
+// The producers that `out` alone reads, as far as they are computed row by row.
 RowGroup row_group(const Schedule& s, const std::string& out, const std::set<std::string>& done);
 // Is what the reduction reads contiguous along its innermost reduction axis (and not along its innermost axis)?
 bool reduces_along_lanes(const Schedule& s, const Stage& stage);

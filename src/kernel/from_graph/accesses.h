@@ -14,7 +14,7 @@ struct Reading {
 
 class Accesses {
   public:
-    // `kept`: by definition, whether somebody outside of kernels needs it whole.
+    // `kept`: by definition, whether it must be materialized for readers other than kernels.
     Accesses(const Definitions& all, const Layouts& layouts, std::vector<bool> live, std::vector<bool> kept);
 
     const Definition& def(int n) const { return all_.list[size_t(n)]; }
@@ -60,7 +60,7 @@ double bytes_of(const Definition& d);
 bool chooses_place(const Expr& index);
 // Does it take quotients or remainders?
 bool divides_place(const Expr& index);
-// By a quotient with another step than one of its own: places of a resize to fewer elements.
+// Whether it is a quotient whose step is not its divisor: an index of a resize to fewer elements.
 bool scales_place(const Expr& index);
 double operations(const Expr& body);  // of one element, costly functions by what they cost; sums of indices are free
 

@@ -62,7 +62,7 @@ struct Definitions {
 
 Definitions define(const Graph& graph, const Machine& machine, bool strict = false);
 
-// Whether what the node's indices are computed by keeps them inside of what they pick from: then nothing is checked.
+// Whether the computation of the node's indices keeps them in bounds, so that no check is needed.
 bool indices_stay_inside(const Node& node, const Definitions& all);
 
 // Whether a body, of the elements of `shape`, may read an input along an axis that a run brings and that is empty then.

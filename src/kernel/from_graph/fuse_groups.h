@@ -48,7 +48,7 @@ void fuse_attention(Fusion& fusion, const LowerOptions& options);
 // Each reduction with the maps that can be computed on its elements as they are made, or row by row along with it.
 void fuse_reductions(Fusion& fusion);
 
-// Every map that is left: into those that read it where that is cheaper than to keep it, or a kernel of its own.
+// Each remaining map: fused into its readers if that is cheaper than storing it, else a kernel of its own.
 void fuse_maps(Fusion& fusion);
 
 // For blocks: maps of the same elements that are kept, one of which is made of the others, as one kernel that reads

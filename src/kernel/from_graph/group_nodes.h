@@ -9,9 +9,9 @@ namespace tessera {
 
 struct Grouping {
     std::vector<std::vector<int>> groups;  // definitions, each a stage of the group's kernel; producers first
-    std::vector<int> group_of;             // by definition; -1: given, joined, inlined, or nobody asks for it
+    std::vector<int> group_of;             // by definition; -1: given, joined, inlined, or unused
     std::vector<bool> live;                // by definition: an output or a host step needs it
-    std::vector<bool> whole;               // by definition: somebody outside its group reads it, so it is kept
+    std::vector<bool> whole;               // by definition: it is read outside its group, and therefore materialized
     std::vector<Choice> choices;
 };
 

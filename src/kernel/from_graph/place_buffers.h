@@ -1,4 +1,4 @@
-// Where definitions that are kept lie: each in a buffer of its own, a part of a joined one in its place there.
+// Assigns materialized definitions to buffers; a part of a joined definition is placed in the whole's buffer.
 #pragma once
 
 #include "kernel/from_graph/group_nodes.h"

@@ -16,11 +16,11 @@ namespace tessera {
 enum class BufferRole : uint8_t { Input, Output, Constant, Prepared, Intermediate };
 
 struct ProgramBuffer {
-    std::string name;               // of the value it holds, where it holds one
+    std::string name;               // of the value that it holds, if any
     DType dtype = DType::f32;
     std::vector<Expr> shape;        // as it lies in memory, over the graph's symbols
     BufferRole role = BufferRole::Intermediate;
-    const Value* value = nullptr;   // that it holds, where it holds one whole
+    const Value* value = nullptr;   // if the buffer holds exactly one value
     std::vector<int> order = {};    // its dimension d is the value's axis order[d]; empty: ONNX's order. Inputs, outputs,
                                     // constants, and what host steps read or write, are in ONNX's order
     int alias = -1;                 // another buffer, whose memory this is under another shape: the same bytes
@@ -43,7 +43,7 @@ struct KernelStep {
 struct HostStep {
     const Node* node;
     std::vector<int> inputs;        // buffers; -1 where not given
-    std::vector<int> outputs;       // buffers; -1 where nobody asks
+    std::vector<int> outputs;       // buffers; -1: unused
     std::string reason = {};        // why no kernel does it
 };
 // A node that runs the graphs nested in it, by their programs: a branch, or a body again and again. Its buffers are as a
@@ -51,7 +51,7 @@ struct HostStep {
 struct ControlStep {
     const Node* node;
     std::vector<int> inputs;        // buffers; -1 where not given
-    std::vector<int> outputs;       // buffers; -1 where nobody asks
+    std::vector<int> outputs;       // buffers; -1: unused
 };
 // Only the op's check of its inputs' contents, and that nothing is read of what turns out empty.
 struct CheckStep {
@@ -77,7 +77,7 @@ using Step = std::variant<KernelStep, HostStep, ControlStep, CheckStep, InferSte
 // Of every step but a kernel's: its node, and the buffers that it reads. Null and none for a kernel's.
 const Node* node_of(const Step& step);
 std::vector<int> inputs_of(const Step& step);
-// The buffers that it makes as whole values: of host and control steps, -1 where nobody asks. None for others.
+// The buffers that host and control steps fill with whole values; -1: unused. Empty for other steps.
 std::vector<int> values_made(const Step& step);
 // What it does with its node, for people: "host", "control", "check" or "sizes"; "kernel".
 std::string_view kind_of(const Step& step);
@@ -104,7 +104,7 @@ struct Program {
     std::vector<KernelStep> prepare;     // once, before the first run: they fill Prepared buffers from Constant ones
     std::vector<Step> steps;
     std::vector<int> inputs, outputs;    // buffers, in the order of the graph's; an output may be an input, a constant, or another output
-    std::vector<EqualSizes> equal_sizes; // that a run is asked for before it begins
+    std::vector<EqualSizes> equal_sizes; // that are checked before a run
     std::vector<Choice> choices;         // for --explain
     std::vector<NestedProgram> nested;
     std::vector<KernelStages> stages;    // in the order of kernels, where LowerOptions::keep_stages asks for them

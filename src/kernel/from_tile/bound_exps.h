@@ -5,7 +5,7 @@
 
 namespace tessera::from_tile_detail {
 
-// The difference becomes min(x - m, 0), which is the same and says so: a processor has a shorter exp for it.
+// Replaces the difference by min(x - m, 0), which is equal: CPUs have a shorter exp for such arguments.
 void bound_exps(tile::ProgramData& program);
 
 }  // namespace tessera::from_tile_detail

@@ -25,8 +25,8 @@ struct TileOptions {
     bool by_address = false;  // where that is not needed, too
     int warps = 4;            // of a block, on a GPU
     int stages = 3;  // of loops with products there: tiles are brought one iteration less before they are needed
-    // For programs that nobody vouches for: what is loaded outside of an array is 0, what is stored there is dropped, a
-    // tile is read inside of it, and a loop ends after tile::kMostTrips iterations. No addresses.
+    // For untrusted programs: out-of-bounds loads give 0, out-of-bounds stores are dropped, tiles are read in bounds,
+    // and a loop ends after tile::kMostTrips iterations. No raw addresses.
     bool bounded = false;
 };
 // On a GPU one block is one instance, its tiles spread over the block's threads (layout.h). Shared memory is free of

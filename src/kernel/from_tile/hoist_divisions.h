@@ -5,7 +5,7 @@
 
 namespace tessera::from_tile_detail {
 
-// In loops of a block: of indices such as (i + place) % n, each thread keeps what is left.
+// In block loops: of indices such as (i + place) % n, each thread keeps the remainder.
 void hoist_divisions(Kernel& kernel);
 // In serial loops of a processor.
 void hoist_divisions_of_loops(Kernel& kernel);

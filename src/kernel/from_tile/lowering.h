@@ -122,7 +122,7 @@ class TileLowering {
     bool is_turned_operand(int value) const;  // that matrix instructions read as it was before
     bool may_have_sums(int value) const;
     bool comes_from_threads(int value) const;              // the first operand of instructions of four warps
-    const tile::Instruction* product_of(int value) const;  // that alone reads it, turned or not
+    const tile::Instruction* product_of(int value) const;  // that is its only reader, transposed or not
     bool is_operand_of_bytes(int value) const;             // of such a product, as bytes
     bool comes_by_columns(int value) const;                // for a product, from memory
     bool is_stored_turned(int value) const;                // an operand of those, columns first
@@ -160,7 +160,7 @@ class TileLowering {
     const Matrices matrices_;
     const int64_t warps_, stages_;
     bool needs_other_products_ = false;
-    int in_threads_ = 0;  // what is being written stands inside of loops over threads
+    int in_threads_ = 0;  // nesting depth in loops over threads
     std::map<std::vector<int64_t>, TileLayout> layouts_;
     std::map<std::string, TilePlace> places_;  // by the warp's variable
     std::map<int, const tile::Instruction*> made_by_;

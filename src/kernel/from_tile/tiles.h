@@ -35,7 +35,7 @@ TileIndices indices_of(const Expr& flat, const std::vector<int64_t>& shape);
 struct TileUses {
     std::vector<int> count;
     std::vector<const tile::Instruction*> last;  // user
-    std::vector<bool> inside;                    // used in a region deeper than where it is given
+    std::vector<bool> inside;                    // used in a region nested inside the defining one
     std::vector<bool> masks;                     // of what is loaded or stored
 };
 TileUses count_uses(const tile::ProgramData& program);
@@ -51,7 +51,7 @@ void by_powers_of_two(tile::ProgramData& program);
 // the number of what they give.
 void multiply_bytes_as_halves(tile::ProgramData& program, const std::set<int>& but);
 
-// x + dot(a, b), where nobody else wants the product, becomes dot(a, b, x).
+// x + dot(a, b), if the product has no other readers, becomes dot(a, b, x).
 void add_in_dots(tile::ProgramData& program);
 
 }  // namespace tessera::from_tile_detail

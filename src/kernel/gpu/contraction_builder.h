@@ -1,5 +1,5 @@
-// What the kernels of a contraction have in common: its axes, the kernel they write, the steps along k, and what is
-// made of a sum.
+// Common parts of contraction kernels: their axes, the kernel being built, the steps along k, and the
+// epilogue.
 #pragma once
 
 #include "kernel/gpu/contraction_kernel.h"
@@ -25,7 +25,7 @@ class ContractionBuilder {
 
     // The axes that are stepped through, the last one fastest: what lies between their steps is read again soon.
     Bindings stepped(const Expr& step) const;
-    // What is done before the first step, where there is one.
+    // Executes `first` if there is at least one step.
     static Stmt before_steps(const Expr& steps, Stmt first);
     // An operand at a place.
     Expr at(const Expr& operand, size_t axis, const Expr& side, const Expr& k, const Expr& step) const;
@@ -35,9 +35,9 @@ class ContractionBuilder {
         Expr value;
     };
     Finished finished(const Expr& row, const Expr& column, const Expr& own) const;
-    // The same where it may be one of several parts, and where that goes.
+    // The same for one part of a split-K product, stored with the partial sums.
     Finished finished_part(const Expr& row, const Expr& column, const Expr& own) const;
-    // Of steps so deep along k. Otherwise the last part goes on beyond the end of k.
+    // Whether steps of this depth divide k evenly. Otherwise the last part extends beyond the end of k.
     bool parts_are_even(int64_t depth) const;
     int to_buffer() const { return parts_ > 1 ? partial_ : out_.buffer; }
 

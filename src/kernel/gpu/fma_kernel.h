@@ -12,7 +12,7 @@ struct FmaPlan {
     int64_t parts = 1;  // of the steps along k
 };
 
-// Of a contraction whose axes are batch, where there is one, rows and columns. `out` makes of each sum what is stored.
+// For a contraction with axes batch (optional), rows and columns. `out` maps each sum to the stored value.
 TiledKernel fma_kernel(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,
                        const FmaPlan& plan);
 

@@ -25,7 +25,7 @@ struct MmaPlan {
 
 BlockTile choose_mma_tile(const Machine& machine, int64_t batch, int64_t m, int64_t n, DType dtype);
 
-// Of a contraction whose axes are batch, where there is one, rows and columns. `out` makes of each sum what is stored.
+// For a contraction with axes batch (optional), rows and columns. `out` maps each sum to the stored value.
 TiledKernel mma_kernel(const Compute& compute, const Stage& sum, const Stage& out, bool has_batch, int a,
                        const MmaPlan& plan);
 

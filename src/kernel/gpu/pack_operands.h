@@ -8,12 +8,12 @@
 namespace tessera {
 
 struct Packing {
-    Compute contraction;                 // reads what is packed, from parameters that the given Compute has not
+    Compute contraction;                 // reads packed operands, from additional parameters
     std::vector<int> slots;              // of those
     std::vector<Compute> packs;          // by slot: the stage that fills it, the last of its parameters
     std::vector<std::vector<int>> args;  // by pack: its parameters, as slots of `contraction`
     int launches = 0;                    // in a run: constants are packed when the program is loaded
-    double bytes = 0;                    // that these read and write; an extent that is not known is taken for large
+    double bytes = 0;                    // that the packing launches read and write; dynamic extents count as large
 };
 
 // With operand A, B or both packed. Nothing where an operand is no float of 16 or 32 bits.

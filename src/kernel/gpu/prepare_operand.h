@@ -17,8 +17,8 @@ struct PreparedOperand {
 std::optional<PreparedOperand> prepare_operand(Compute& compute, const Expr& operand,
                                                const std::vector<ReduceAxis>& order);
 
-// The matrix that a single row is multiplied by, along what is added up: a block then has all of a sum. Nothing where it
-// lies so, or is not known.
+// The matrix that a single row is multiplied by, transposed to be contiguous along k, so that a block computes complete
+// sums. Nothing if it already is, or is not constant.
 std::optional<PreparedOperand> prepare_matrix_of_row(Compute& compute);
 
 // The weights of a window for each channel, as vectors along channels. Nothing where they lie so, or there are none.

@@ -31,12 +31,12 @@ struct WgmmaProduct {
 WgmmaShape choose_wgmma(const Machine& machine, const WgmmaProduct& p);
 // How long it takes four warps to make of the sums of 64 rows and columns what is stored, in microseconds on an H200.
 double end_of_square(const Compute& compute, const Stage& out, int sum);
-// How a window goes over images [n, y, x, channels]: rows of the contraction are the places where it stands, each
-// image's line by line.
+// The geometry of a window over images [n, y, x, channels]: rows of the contraction are window positions, in the order
+// of each image's lines.
 struct Window {
     int buffer = -1;
-    std::array<int64_t, 2> size{}, every{}, from{};  // y, x: how many places there are, how far apart, the first
-    std::vector<std::array<int64_t, 2>> further;     // by axis of the reduction: what a step along it adds
+    std::array<int64_t, 2> size{}, every{}, from{};  // y, x: number of positions, stride, first position
+    std::vector<std::array<int64_t, 2>> further;     // by reduction axis: the offset of one step along it
     int64_t apart = 0;                               // the first channels of neighbours of the batch
 };
 // What an operand is whose side are `rows`, of the axes of a stage, and of which `channels`, of its reduction, lie

@@ -13,7 +13,7 @@ class TouchLog {
   public:
     explicit TouchLog(size_t buffers) : elements_(buffers) {}
 
-    void begin_launch(const char* name);  // of what it is made of: blocks, or iterations
+    void begin_launch(const char* name);  // name: what the launch consists of, blocks or iterations
     void begin_block(std::vector<int64_t> place);
     void begin_threads(std::vector<int64_t> extents);
     void end_threads();

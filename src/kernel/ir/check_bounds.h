@@ -1,5 +1,5 @@
-// Elements that a Compute uses outside of its buffers, as far as numbers show them. What a select guards, and indices
-// that are known only later, are the promise of whoever wrote it.
+// Finds accesses of a Compute outside of its buffers, as far as constants show them. Accesses guarded by a select, and
+// dynamic indices, are the author's responsibility.
 #pragma once
 
 #include "kernel/ir/compute.h"

@@ -11,20 +11,20 @@ namespace tessera {
 struct Touch {
     int buffer = 0;
     std::vector<Expr> indices = {};
-    bool anywhere = false;  // of a call that says only where it begins
+    bool anywhere = false;  // of a call that specifies only the first element
     bool writes = false;
-    std::vector<Expr> conditions = {};  // that hold where it happens; the ranges of loops around it are among them
+    std::vector<Expr> conditions = {};  // of enclosing branches, and the ranges of enclosing loops
     std::vector<std::string> own = {};  // variables of loops that each iteration of those at once runs by itself
     Stmt stmt = nullptr;
 };
 
-// Loops that run at once: their variables, and what nobody writes while they run.
+// Loops whose iterations run concurrently: their variables, and the buffers that are not written meanwhile.
 struct AtOnce {
     std::vector<Expr> vars;
     const std::set<int>& written;  // buffers
 };
 
-// Whether a value is the same in all iterations: it mentions none of their variables, and reads what nobody writes.
+// Whether a value is uniform over the iterations: no use of their variables, no read of what is written.
 bool same_for_all(const Expr& e, const AtOnce& at_once, size_t params);
 
 // Whether two different iterations can touch one element of a buffer, one by a and the other by b.

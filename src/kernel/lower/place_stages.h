@@ -34,7 +34,7 @@ struct PlacedStage {
     // A reduction that goes along with its host's loops, from this one on: its elements live outside of that nest.
     std::optional<size_t> along;
     std::shared_ptr<PlacedStage> start;  // the nest of its init, then
-    Bindings steps;                      // by variable of its reduction: the first of the steps taken in one iteration
+    Bindings steps;                      // by reduction variable: the first step of one iteration
     std::optional<Expr> step_count;      // how many, where they are not all or one
     std::vector<std::optional<Interval>> kept_rows;   // by axis: of the host's region
     std::vector<std::optional<Interval>> start_rows;  // of those, what one init is for
@@ -44,7 +44,7 @@ struct PlacedStage {
     std::optional<size_t> stored_host;
     Scope scope = Scope::Global;
     std::vector<Expr> shape, strides;  // of its buffer
-    std::vector<bool> kept;            // by dimension of its layout: one that has a single place is left out
+    std::vector<bool> kept;            // by layout dimension; single-element ones are dropped
     std::vector<Expr> copy;            // which of several copies of it, as its first dimensions: for iterations in flight
 
     Extents running() const;                                             // every loop around its stores

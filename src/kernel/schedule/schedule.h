@@ -32,7 +32,7 @@ class Schedule {
   public:
     explicit Schedule(Compute compute);
     const Compute& compute() const { return compute_; }
-    const Compute& start() const { return start_; }  // as it was before the first primitive: what the trace applies to
+    const Compute& start() const { return start_; }  // before the first primitive: what the trace applies to
     const std::vector<TraceStep>& trace() const { return trace_; }
 
     // Reading.
@@ -43,10 +43,10 @@ class Schedule {
     // Loops. A split whose factor does not divide the extent guards the last iteration (or see pad, loop_partition).
     Result<std::pair<Loop, Loop>> split(const Loop& loop, int64_t factor);       // inner extent = factor
     Result<std::pair<Loop, Loop>> split_parts(const Loop& loop, int64_t parts);  // outer extent = parts
-    // By the inner extent, which the loop is known to have: the last part begins earlier and makes some elements again.
+    // By the inner extent, at most the loop's. The last part begins earlier and recomputes some elements.
     Result<std::pair<Loop, Loop>> split_whole(const Loop& loop, int64_t factor);
     Result<Loop> fuse(const Loop& outer, const Loop& inner);  // neighbours of one stage
-    Status reorder(const std::vector<Loop>& order);           // those loops, in the places they hold, in this order
+    Status reorder(const std::vector<Loop>& order);           // permutes these loops among their positions
     Result<std::vector<Loop>> tile(const Loop& a, const Loop& b, int64_t fa, int64_t fb);  // ao, bo, ai, bi
     Status unroll(const Loop& loop);
     Status vectorize(const Loop& loop);  // constant extent; innermost, or above unrolled loops only
@@ -64,7 +64,7 @@ class Schedule {
         std::string_view stage);  // a map of the one element its producer makes goes into that producer
     Status compute_at(std::string_view stage,
                       const Loop& loop);  // just before what reads it, inside that loop of a consumer
-    // A consumer, inside a loop of its producer: a map of what the loop makes, or a reduction that takes it in there.
+    // Computes a consumer inside a loop of its producer: a map of the loop's elements, or a reduction over them.
     Status reverse_compute_at(std::string_view stage, const Loop& loop);
     Status compute_root(std::string_view stage);
     Result<std::string> cache_read(std::string_view stage, int buffer,
@@ -105,7 +105,7 @@ class Schedule {
     Status pipeline(const Loop& loop, int stages);
     Status double_buffer(std::string_view stage);
 
-    // One primitive by its name, with arguments as a trace has them (a buffer may go by its name): what it made.
+    // Applies a primitive by name, with arguments as in a trace (buffers by name); returns the names that it created.
     Result<std::vector<std::string>> apply(const std::string& primitive, const std::vector<std::string>& args);
     // The trace applied to another Compute of the same stages (other sizes).
     static Result<Schedule> replay(Compute compute, std::span<const TraceStep> trace);

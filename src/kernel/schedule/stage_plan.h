@@ -23,8 +23,8 @@ struct LoopRelation {
         Split,       // parent = outer * amount + inner
         SplitParts,  // the same, with `amount` iterations of outer
         SplitWhole,  // parent = min(outer * amount, extent(parent) - amount) + inner
-        Fuse,        // parent = outer * extent(inner) + inner, and the parent is what is left
-        Skew,        // inner + amount * outer = parent, which takes inner's place
+        Fuse,        // parent = outer * extent(inner) + inner; only the parent remains
+        Skew,        // inner + amount * outer = parent; replaces inner
     };
     Kind kind;
     std::string parent, outer, inner;
@@ -58,7 +58,7 @@ struct StagePlan {
     std::vector<LoopPlan> loops;          // outermost first
     std::vector<LoopRelation> relations;  // in the order they were made
     std::string at;                       // the loop of another stage that it is computed in; none: the root
-    bool after = false;                   // `at` is a loop of its producer, and it comes after what the loop makes
+    bool after = false;                   // `at` is a loop of its producer; after the producer
     std::optional<Scope> scope;
     std::string init_at;  // the init stands before this loop; none: before the first reduction loop
     std::optional<IndexMap> layout;
@@ -70,11 +70,11 @@ struct StagePlan {
     std::string running;    // a loop of the stage that it is computed in: each iteration is one step of its reduction
     std::vector<int> rows;  // by axis of a running stage: the axis of that stage that it is, or -1
     std::string ahead;      // it is computed just before that stage, whose running value it reads
-    bool bounded = false;   // steps of its reduction that its value selects the identity for are left out
+    bool bounded = false;   // reduction steps for which its value selects the identity are skipped
 
     const LoopPlan* find(std::string_view loop) const;
     LoopPlan* find(std::string_view loop);
-    size_t position(std::string_view loop) const;  // loops.size() where there is none
+    size_t position(std::string_view loop) const;  // loops.size() if there is none
 };
 
 std::string loop_name(const Stage& stage, const ReduceAxis& axis);
@@ -84,7 +84,7 @@ StagePlan plain_plan(const Stage& stage);
 struct DerivedLoops {
     std::vector<Expr> vars, extents;  // of plan.loops
     Bindings values;                  // by axis variable: its value over the loops' variables, from 0
-    std::vector<Expr> guards;         // what must hold for an iteration to count, where splits do not come out even
+    std::vector<Expr> guards;         // conditions for an iteration to be valid, from splits that do not divide evenly
     std::map<std::string, Expr> all_extents;  // also of loops that were split or fused
 };
 DerivedLoops derive_loops(const Stage& stage, const StagePlan& plan, const std::vector<Expr>& extents,

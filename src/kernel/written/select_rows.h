@@ -10,7 +10,7 @@ struct RowSelection {
     Expr rows, n, k;  // the k best of n
     DType dtype = DType::f32;
     std::function<Expr(const Expr& row, const Expr& i)> element = {};
-    std::function<Expr(const Expr& a, const Expr& b)> better = {};  // equal ones come in the order of their places
+    std::function<Expr(const Expr& a, const Expr& b)> better = {};  // ties are resolved by position
     std::function<Stmt(const Expr& row, const Expr& rank, const Expr& value, const Expr& place)> give = {};
 };
 

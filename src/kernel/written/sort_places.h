@@ -6,14 +6,14 @@
 
 namespace tessera {
 
-// Sets `c` to more than 0 where place a comes after place b.
+// Sets `c` to a positive number if position a sorts after position b.
 using ComparePlaces = std::function<Stmt(const Expr& a, const Expr& b, const Elements& c)>;
 
 // Sorts the first `n` places in `order`; `spare` has room for as many.
 Stmt sort_places(KernelWriter& w, const Elements& order, const Elements& spare, const Expr& n,
                  const ComparePlaces& compare);
 
-// Values, and the places that they come from.
+// Values and their original positions.
 struct Entries {
     Elements values, places;
     Stmt put(const Expr& at, const Expr& value, const Expr& place) const {
@@ -24,7 +24,7 @@ struct Entries {
 Stmt sort_entries(KernelWriter& w, const Entries& all, const Entries& spare, const Expr& n,
                   const std::function<Expr(const Expr& a, const Expr& b)>& better);
 
-// The first of n places for which something holds, that then holds for all that follow; n where it does for none.
+// Partition point: the first of n positions where a monotonic predicate holds; n if it holds for none.
 Stmt find_first(KernelWriter& w, const Expr& n, const std::function<Expr(const Expr&)>& holds,
                 const std::function<Stmt(const Expr& place)>& then);
 

@@ -47,7 +47,7 @@ struct Elements {
     Stmt set(std::vector<Expr> indices, const Expr& value) const;
     Stmt combine(ReduceOp op, std::vector<Expr> indices, const Expr& value) const;  // in the buffer's own type
     Stmt add(std::vector<Expr> indices, const Expr& value) const { return combine(ReduceOp::Sum, indices, value); }
-    // The same as one step, whoever else does so at once.
+    // The same, atomically.
     Stmt update(ReduceOp op, std::vector<Expr> indices, const Expr& value) const;
 };
 
@@ -73,11 +73,11 @@ class KernelWriter {
     Elements out(size_t i, std::vector<Expr> shape);
     Elements out(size_t i, DType as, std::vector<Expr> shape);
     Elements scratch(DType dtype, std::vector<Expr> shape);  // for the whole kernel
-    bool wants(size_t i) const;                              // whether somebody asks for this output
+    bool wants(size_t i) const;                              // whether this output is used
     // What the kernel finds: kept(DType::i64, {1}) first, for how much. A body of a result loads by these numbers.
     Elements kept(DType dtype, std::vector<Expr> shape);
     int kept_number(size_t i) const { return int(node_.inputs().size() + i); }
-    void result(size_t output, std::function<Expr(const Indices&)> body);  // where somebody asks for it
+    void result(size_t output, std::function<Expr(const Indices&)> body);  // if the output is used
     // Memory of one iteration: `body` with the buffer around it. No shape: one element.
     Stmt local(DType dtype, std::vector<Expr> shape, const std::function<Stmt(const Elements&)>& body);
 

@@ -36,18 +36,18 @@ class TargetCode {
     virtual Value* extreme_of_numbers(llvm::IRBuilderBase&, const Machine&, bool, Value*, Value*) const {
         return nullptr;
     }
-    // Whether stores that pass the caches by (LLVM's nontemporal ones) save reading what they overwrite. Before other
-    // threads are told of them, end_streams.
+    // Whether non-temporal stores avoid reading the overwritten lines. They need end_streams before other threads are
+    // notified.
     virtual bool streams() const { return false; }
     virtual void end_streams(llvm::IRBuilderBase&) const {}
 
-    // From here on subnormal numbers are zero, where the processor is slow at them. Gives where the caller's mode is
-    // kept for restore_mode; null where nothing has changed.
+    // Enables flush-to-zero of subnormals, on processors where they are slow. Returns where the caller's mode is saved
+    // for restore_mode; null if nothing changed.
     virtual Value* flush_subnormals(llvm::IRBuilderBase&) const { return nullptr; }
     virtual void restore_mode(llvm::IRBuilderBase&, Value*) const {}
 
-    // Of f32, within two units in the last place, subnormal numbers being zero; null where there is nothing quicker
-    // than what is exact.
+    // f32 division within two ULP that flushes subnormals; null if nothing is faster than the exact
+    // one.
     virtual Value* quick_divide(llvm::IRBuilderBase&, Value*, Value*) const { return nullptr; }
     virtual Value* quick_exp2(llvm::IRBuilderBase&, Value*) const { return nullptr; }
 

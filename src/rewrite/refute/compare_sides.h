@@ -31,7 +31,7 @@ struct Sides {
 };
 
 struct Comparison {
-    enum class Outcome { Agree, Differ, Nothing };  // Nothing: the left side gives no values that could be compared
+    enum class Outcome { Agree, Differ, Nothing };  // Nothing: the left side has no comparable values
     Outcome outcome = Outcome::Nothing;
     std::string difference = {};
     bool has_floats = false;  // among what was compared

@@ -44,7 +44,7 @@ std::string_view name_of(Verdict::Kind kind);  // "holds", "refuted", "untested"
 // E0410 where it was cancelled.
 Result<Verdict> refute(const Rule& rule, const RefuteOptions& options = {});
 
-// E0305 at the rule's place, with the counterexample, unless it holds.
+// E0305 at the rule's location, with the counterexample, unless the rule holds.
 Status as_status(const Rule& rule, const Verdict& verdict);
 
 }  // namespace tessera

@@ -12,7 +12,7 @@ namespace tessera {
 struct Hints {
     std::set<int> constants;       // const(x)
     std::set<int> variable;        // not const(x)
-    std::set<int> given, missing;  // given(x), not given(x)
+    std::set<int> given, missing;  // by conditions given(x), not given(x)
     std::set<int> single;          // count(x) == 1
     std::set<int> positive, powers_of_two, nonzero;
     std::map<int, double> number;                     // number(x) == 6.0, an attribute == 1

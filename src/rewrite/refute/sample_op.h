@@ -20,7 +20,7 @@ struct SampleOptions {
     bool tiny = false;          // sizes of 1 and 2 only, to find a small counterexample
 };
 
-// The sizes of one instance come from a few numbers, so that they often meet.
+// Draws the sizes of one instance from a small set, so that sizes are often equal.
 class SizePool {
   public:
     SizePool(Draw& draw, const SampleOptions& options);
@@ -48,11 +48,11 @@ struct Wanted {
 struct Draft {
     const OpDef* op = nullptr;
     std::vector<Value*> inputs = {};  // null: not given, or not settled yet
-    std::vector<bool> settled = {};   // decided, also where it is not given
+    std::vector<bool> settled = {};   // decided, including decided to be absent
     AttrMap attrs = {};
     std::set<std::string> open = {};        // attributes still to be drawn
     std::map<std::string, int> slots = {};  // attributes that stand for a variable
-    std::optional<Wanted> want = {};        // what the op around this one would like it to give
+    std::optional<Wanted> want = {};        // the result that the enclosing op requests
     std::optional<DType> want_dtype = {};
     size_t outputs = 1;
     std::map<std::string, std::vector<int64_t>> plan = {};  // inputs that were drawn together
@@ -60,7 +60,7 @@ struct Draft {
     bool has(size_t i) const { return i < inputs.size() && inputs[i]; }
     std::optional<Sizes> sizes(size_t i) const;                     // of a settled input
     const Tensor* contents(size_t i) const;                         // of a constant
-    std::optional<int64_t> integer(const std::string& name) const;  // given, or the op's default; nothing while open
+    std::optional<int64_t> integer(const std::string& name) const;  // given, or the default; nothing while undecided
     const std::vector<int64_t>* ints(const std::string& name) const;
     const std::string* string(const std::string& name) const;
     const ParamDef& param(size_t i) const { return op->inputs[std::min(i, op->inputs.size() - 1)]; }
@@ -81,7 +81,7 @@ bool needs_shape(const OpDef& op);
 // A value for an attribute; nothing while it depends on inputs that are not there yet.
 std::optional<Attr> propose_attr(const Draft& draft, const std::string& name, SizePool& pool);
 
-// An element type among those allowed that satisfies a rule's constraint; nothing where there is none.
+// An allowed element type that satisfies a rule's constraint; nothing if there is none.
 std::optional<DType> some_type(const DTypes& allowed, const std::string& constraint, const SampleOptions& options,
                                Draw& draw);
 

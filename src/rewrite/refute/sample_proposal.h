@@ -30,7 +30,7 @@ std::vector<int64_t> some_permutation(int64_t rank, Draw& draw);
 
 constexpr int64_t kHuge = int64_t{1} << 40;
 
-// At most kHuge: numbers may come from a rule, and say anything.
+// At most kHuge: numbers from rules may be arbitrarily large.
 inline int64_t product(const Sizes& sizes) {
     int64_t n = 1;
     for (int64_t s : sizes) n = std::min(n * std::clamp<int64_t>(s, 0, 1 << 20), kHuge);
@@ -82,7 +82,7 @@ inline Sizes image(SizePool& pool, int64_t batch, int64_t channels, int64_t spat
     return out;
 }
 
-// The axis that an op is to have, drawn now where it is still open; nothing where it does not fit the rank.
+// The op's axis, sampled now if still undecided; nothing if it does not fit the rank.
 std::optional<int64_t> decide_axis(Draft& d, int64_t rank, Draw& draw);
 
 }  // namespace tessera::proposal

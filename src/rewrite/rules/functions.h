@@ -24,7 +24,7 @@ struct RuleFunction {
     std::vector<TermKind> takes;
     TermKind gives;
     std::string meaning;  // for docs/rules.md
-    // Empty where it is not known (a symbolic size) or not defined (an index outside a list).
+    // Empty if unknown (a symbolic size) or undefined (an index outside a list).
     std::function<std::optional<RuleValue>(const std::vector<RuleValue>&)> evaluate;
     bool variadic = false;  // the last parameter may be given any number of times
 };

@@ -11,8 +11,8 @@ struct Instance {
     std::vector<Node*> created;
 };
 
-// Empty where it cannot be built there: a size is not known, or the types differ. Nothing is left behind then but nodes
-// that are disconnected.
+// Empty if it cannot be built: a size is unknown, or the types differ. Only disconnected nodes are left behind
+// then.
 std::optional<Instance> instantiate(Graph& graph, const Match& match, const PassContext& context);
 
 // The ops of the nodes that it would take, constants not counted.

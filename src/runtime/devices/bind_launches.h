@@ -1,4 +1,4 @@
-// The launches of a compiled kernel for the sizes of one call: what every launch is planned by, whoever makes it.
+// The launches of a compiled kernel for the sizes of one call; every execution path uses it.
 #pragma once
 
 #include "llvm/compile_kernels.h"

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// The GPU of that number; made once, kept to the end. E0701 where there is no driver, no such GPU, or one that is too
+// The GPU with that number; created once, never destroyed. E0701 if there is no driver, no such GPU, or it is too
 // old.
 Result<Device*> cuda_device(int number);
 

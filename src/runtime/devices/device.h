@@ -42,7 +42,7 @@ struct Launch {
     mutable RangeTime time = {};  // on one thread of the CPU, as measured
 };
 
-// Whoever launches keeps what they point to until the call returns.
+// The caller keeps the pointees alive until the launch call returns.
 struct LaunchArguments {
     std::span<void* const> buffers;    // one for each parameter of the kernel
     std::span<const int64_t> symbols;  // of the kernel, in its order
@@ -86,7 +86,7 @@ class Stream {
     // Waits until all is done, and gives back what only work in progress needs.
     virtual Status synchronize() = 0;
 
-    // Whether whoever made it takes down what it is given.
+    // Whether the stream's owner is capturing it.
     virtual Result<bool> captured_by_others() const { return false; }
     virtual bool captures() const { return false; }  // whether replaying saves time
     // What is launched and copied in between is taken down, arguments by value, and does not happen.
@@ -102,7 +102,7 @@ class Stream {
 // Of what a device has between its memory and one launch.
 struct DeviceCaches {
     int64_t all = int64_t{6} << 20;   // bytes: to touch so many leaves nothing of what was there
-    int64_t near = int64_t{1} << 20;  // of what one launch made, what the next still finds there
+    int64_t near = int64_t{1} << 20;  // bytes of one launch's results that are still cached for the next
 };
 
 class Device;
@@ -131,10 +131,10 @@ class Device {
     virtual std::string_view name() const = 0;
     virtual std::string version() const { return {}; }  // of its driver
     virtual DeviceCaches caches() const { return {}; }
-    // Bytes of its own memory that can be allocated just now; nothing where it is the process's.
+    // Free bytes of device memory; nothing for the host.
     virtual std::optional<int64_t> room() const { return {}; }
     virtual std::string_view target() const { return "host"; }  // that code is generated for
-    // Whether kernels read and write the process's memory, so that tensors are used where they lie.
+    // Whether kernels access host memory, so that tensors are used in place.
     virtual bool shares_memory() const { return true; }
     virtual int gpu() const { return kNoGpu; }  // its number, as tensors have it
     // Zeroed, aligned to kBlockAlignment, counted against the memory limit until it is let go of. Over the limit:
@@ -146,7 +146,7 @@ class Device {
     virtual Result<std::shared_ptr<CompiledModule>> load(std::shared_ptr<CompiledModule> module) { return module; }
     // `threads`: of the CPU, at most; 0: as many as the pool has.
     virtual Result<std::unique_ptr<Stream>> make_stream(int threads) = 0;
-    // One of the driver's that somebody else made and keeps; null: the device's own first.
+    // Wraps a driver stream that the caller owns; null: the device's default stream.
     virtual Result<std::unique_ptr<Stream>> borrow_stream(void* handle);
 
   private:
@@ -172,7 +172,7 @@ Device& device_of(DeviceKind kind);
 // That code for this target runs on: a GPU by its number, otherwise the processor. E0701.
 Result<Device*> device_for(std::string_view target);
 
-// Memory of a device that grows to what is asked for; what it held is lost then.
+// Device memory that grows on demand; growing discards the contents.
 class Arena {
   public:
     explicit Arena(Device& device) : device_(&device) {}

@@ -25,7 +25,7 @@ class AttentionBuilder {
     bool plain_score() const { return score_.value == a_.score_load; }
     // How scores of two neighbouring keys are made: with one load for both, where a mask or bias is loaded.
     LoopKind pairs_of_scores() const;
-    // The score at a place, without score_.scale. Conditions that `skipped` names are taken to hold.
+    // The score at an index, without score_.scale. The condition `skipped` is assumed to hold.
     Expr score(const Bindings& at, const Expr& product, std::optional<size_t> skipped = {}) const;
 
     struct Finished {

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// Scores are any function of the product; what it rounds to 16 bits on the way stays in f32. Empty: neither takes it.
+// Scores are any function of the product; intermediate 16-bit values stay in f32. Empty if no kernel supports it.
 Result<std::optional<Lowered>> attention_kernel(const Compute& compute, const Machine& machine);
 
 // The element that an operand is, also where it is multiplied with a constant or rounded.

@@ -1,4 +1,4 @@
-// The score function of attention, taken apart: where it is not -inf, and what it is there.
+// The score function of attention, split into the condition for -inf and the value elsewhere.
 #pragma once
 
 #include "expr/expr.h"

@@ -22,7 +22,7 @@ Compute rows_first(Compute c);
 // The same stages, reductions over several axes as over one, and parameters as lists: a row that one stage has as
 // several axes and another as one is then the same row.
 Compute along_one_axis(Compute c);
-// Whether what is reduced lies across rows, many of which are neighbours in memory.
+// Whether the reduced elements are strided, and adjacent rows are contiguous in memory.
 bool lie_across(const Schedule& s, const RowStages& found);
 // Whether all that is reduced lies along rows that are worth several threads.
 bool are_worth_threads(const Schedule& s, const RowStages& found);
@@ -35,7 +35,7 @@ Result<Compute> without_kept(const Compute& c, size_t rows);
 int64_t lanes_for(const Schedule& s, const RowStages& found);
 int64_t widest_access(const Compute& c);  // bytes of the widest element that is loaded
 
-// Bytes that are kept of each element of a row; of those that are kept at once, the most.
+// Bytes kept for each element of a row, and the maximum kept at a time.
 struct KeptBytes {
     int64_t all = 0, at_once = 0;
 };

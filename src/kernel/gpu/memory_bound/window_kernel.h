@@ -30,7 +30,7 @@ struct SlidingWindow {
     bool image_along_x = false;  // neighbours in memory are those along x
 };
 
-// Empty where it is none.
+// nullopt if the Compute is not of this form.
 std::optional<SlidingWindow> match_sliding_window(const Compute& compute);
 
 std::optional<Lowered> window_kernel(const Compute& compute, const ScheduleOptions& options);
