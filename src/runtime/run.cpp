@@ -97,6 +97,7 @@ Status Run::begin(const std::vector<Datum>& inputs) {
         if (options_.place) note_given(inputs[i], buffer < 0 ? -1 : layout_.root[static_cast<size_t>(buffer)]);
         TRY(bind_input(i, inputs[i]));
     }
+    order_given();
     for (int buffer : program_.outputs) {
         const auto b = static_cast<size_t>(buffer);
         const auto root = static_cast<size_t>(layout_.root[b]);

@@ -1,6 +1,7 @@
 // One run of a loaded program: its steps in order over one context.
 #pragma once
 
+#include <map>
 #include <optional>
 
 #include "graph/evaluate/evaluate_node.h"
@@ -88,6 +89,7 @@ class Run {
                                              const NodeEvaluator::Find& outer);
     Status keep(int buffer, Datum result);          // what a host or control step made
     void note_given(const Datum& input, int root);  // where it lies
+    void order_given();
     Status bind_input(size_t i, const Datum& input);
     Status define_sizes(const Value& value, const Sizes& sizes);
     Result<const BoundStep*> bind_late(const KernelStep& step, size_t i);  // as in the last run, where sizes are equal
@@ -104,13 +106,20 @@ class Run {
     std::optional<NodeEvaluator> evaluator_;
     size_t current_ = 0;      // step
     std::vector<Left> left_;  // by output
-    // The memory of an input; its buffer's root, -1 where it is no tensor of its own.
+    // The memory of an input; its buffer's root, -1 where it is no tensor of its own. `reach`: the last end of this one
+    // and of those before it.
     struct GivenMemory {
         const char *begin, *end;
         int root;
+        const char* reach = nullptr;
     };
-    std::vector<GivenMemory> given_;
-    bool shared_ = false;                  // an output is to be left in memory of an input
+    std::vector<GivenMemory> given_;  // in the order of memory
+    // The first that overlaps a tensor and fails a test; null where none does.
+    template <typename Test>
+    const GivenMemory* find_given(const Tensor& t, const Test& fails) const;
+    std::map<const char*, std::pair<const char*, size_t>> taken_;  // memory of outputs: its end, and which
+    std::vector<std::pair<size_t, size_t>> outputs_of_;            // roots and outputs, in order
+    bool shared_ = false;                                          // an output is to be left in memory of an input
     bool staged_ = false;                  // something of the process's is being copied to the device
     std::shared_ptr<const Event> copied_;  // after which it was
     bool one_by_one_ = false;              // a kernel that fails is to be named

@@ -2,6 +2,7 @@
 // can.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "base/check.h"
 #include "runtime/run.h"
@@ -18,17 +19,31 @@ const char* end_of(const Tensor& t) { return begin_of(t) + t.bytes(); }
 
 }  // namespace
 
+void Run::order_given() {
+    std::sort(given_.begin(), given_.end(),
+              [](const GivenMemory& a, const GivenMemory& b) { return std::less<>()(a.begin, b.begin); });
+    const char* reach = nullptr;
+    for (GivenMemory& g : given_) g.reach = reach = std::max(reach, g.end, std::less<>());
+}
+
+template <typename Test>
+const Run::GivenMemory* Run::find_given(const Tensor& t, const Test& fails) const {
+    auto g = std::lower_bound(given_.begin(), given_.end(), end_of(t),
+                              [](const GivenMemory& a, const char* end) { return std::less<>()(a.begin, end); });
+    while (g != given_.begin() && std::less<>()(begin_of(t), (--g)->reach))
+        if (overlap(begin_of(t), end_of(t), g->begin, g->end) && fails(*g)) return &*g;
+    return nullptr;
+}
+
 bool Run::overlaps_inputs(const Tensor& t) const {
-    return std::any_of(given_.begin(), given_.end(),
-                       [&](const auto& g) { return overlap(begin_of(t), end_of(t), g.begin, g.end); });
+    return find_given(t, [](const GivenMemory&) { return true; }) != nullptr;
 }
 
 bool Run::may_write(size_t root, const Tensor& t) const {
     const auto& pairs = context_.plan->overwrites;
-    return std::all_of(given_.begin(), given_.end(), [&](const GivenMemory& g) {
-        if (!overlap(begin_of(t), end_of(t), g.begin, g.end)) return true;
-        if (g.begin != begin_of(t) || g.end != end_of(t)) return false;
-        return std::find(pairs.begin(), pairs.end(), std::pair(static_cast<int>(root), g.root)) != pairs.end();
+    return !find_given(t, [&](const GivenMemory& g) {
+        if (g.begin != begin_of(t) || g.end != end_of(t)) return true;
+        return std::find(pairs.begin(), pairs.end(), std::pair(static_cast<int>(root), g.root)) == pairs.end();
     });
 }
 
@@ -54,20 +69,29 @@ Status Run::ask_place(size_t k) {
     if (t.gpu() != kNoGpu && t.gpu() != context_.device.gpu())
         return Error(Code::E0701, "the memory for output \"{}\" is on GPU {}, but the model runs on {}", name, t.gpu(),
                      shown_place(context_.device.gpu()));
-    for (size_t other = 0; other < left_.size(); ++other) {
-        const auto& taken = left_[other].memory;
-        if (other == k || !taken || !overlap(begin_of(t), end_of(t), begin_of(*taken), end_of(*taken))) continue;
+    auto overlaps = [&](auto taken) {
+        return taken != taken_.end() && overlap(begin_of(t), end_of(t), taken->first, taken->second.first);
+    };
+    auto other = taken_.lower_bound(begin_of(t));
+    if (!overlaps(other) && other != taken_.begin()) --other;
+    if (overlaps(other))
         return Error(Code::E0501, "the memory for outputs \"{}\" and \"{}\" overlaps",
-                     program_.graph->outputs()[std::min(k, other)]->name(),
-                     program_.graph->outputs()[std::max(k, other)]->name());
-    }
+                     program_.graph->outputs()[std::min(k, other->second.second)]->name(),
+                     program_.graph->outputs()[std::max(k, other->second.second)]->name());
+    if (t.bytes() > 0) taken_.emplace(begin_of(t), std::pair(end_of(t), k));
     shared_ |= overlaps_inputs(t);
     return {};
 }
 
 Result<const Tensor*> Run::output_place(size_t root, int64_t bytes) {
-    for (size_t k = 0; k < left_.size(); ++k) {
-        if (static_cast<size_t>(layout_.root[static_cast<size_t>(program_.outputs[k])]) != root) continue;
+    if (outputs_of_.empty()) {
+        for (size_t k = 0; k < left_.size(); ++k)
+            outputs_of_.emplace_back(layout_.root[static_cast<size_t>(program_.outputs[k])], k);
+        std::sort(outputs_of_.begin(), outputs_of_.end());
+    }
+    auto at = std::lower_bound(outputs_of_.begin(), outputs_of_.end(), std::pair(root, size_t{0}));
+    for (; at != outputs_of_.end() && at->first == root; ++at) {
+        const size_t k = at->second;
         TRY(ask_place(k));
         Left& left = left_[k];
         if (!left.memory && stays()) left.memory = TRY(device_tensor(k));
