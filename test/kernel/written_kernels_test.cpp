@@ -261,6 +261,25 @@ TEST(WrittenKernels, BitCast) {
     expect_everywhere("graph g(x: u8[0]) { %a = bit_cast(x, to=3) return %a }");
 }
 
+// Rows beyond whole tiles, columns beyond whole panels, blocks of few and of many words.
+TEST(WrittenKernels, NibbleProducts) {
+    const char* kFloats =
+        "graph g(x: f32[N,2,{0}], w: i32[{1},2,{2},16], s: f32[{1},2,16], z: f32[{3}]) {{ %a = nibble_product(x, w, s, "
+        "z, n={4}, panels={5}, signed_words=0, tile={6}) return %a }}";
+    const char* kBytes =
+        "graph g(x: i8[N,2,{0}], w: i32[{1},2,{2},16], s: f32[{1},2,16], z: i32[{3}], t: f32[N,2,1], u: i32[N,2,1]) {{ "
+        "%a = nibble_product_of_bytes(x, w, s, z, t, u, n={4}, panels={5}, signed_words={7}, tile={6}) return %a }}";
+    for (const char* text : {kFloats, kBytes})
+        for (int rows : {1, 2, 7, 8, 13, 0})
+            for (const auto& [words, panels, n, at_once, tile] :
+                 {std::array{2, 4, 50, 4, 4}, std::array{4, 2, 32, 2, 8}, std::array{6, 1, 3, 1, 1}})
+                for (bool one : {true, false})
+                    expect_everywhere(
+                        fmt::format(fmt::runtime(text), words * 8, panels, words,
+                                    one ? "1,1,1" : fmt::format("{},2,16", panels), n, at_once, tile, rows % 2),
+                        {{"N", rows}});
+}
+
 // Every op that the evaluator computes says why.
 TEST(WrittenKernels, WhatIsLeftSaysWhy) {
     for (const OpDef* op : all_ops())

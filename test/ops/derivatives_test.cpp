@@ -102,6 +102,8 @@ const std::vector<Case> kReductionsCases{
 
 const std::vector<Case> kProductsCases{
     {"x: f64[2,3], y: f64[3,4]) { return matmul(x, y)"},
+    {"x: f64[2,20], s: f64[1,2], z: f64[1,2]) { const b: u8[1,2,8] = [1,35,69,103,137,171,205,239,16,50,84,118,152,186,"
+     "220,254] return matmul_nbits(x, %b, s, z, accuracy_level=4, bits=4, block_size=16, k=20, n=1)"},
     {"x: f64[2,1,2,3], y: f64[2,3,1]) { return matmul(x, y)"},
     {"x: f64[3], y: f64[3]) { return matmul(x, y)"},
     {"x: f64[2,3], y: f64[3]) { return matmul(x, y)"},

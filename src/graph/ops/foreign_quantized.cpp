@@ -1,5 +1,6 @@
 // Operators of com.microsoft on quantized tensors. Products are exact in integers; what is element-wise is computed on
 // dequantized values and rounded once.
+#include "graph/ops/block_product.h"
 #include "graph/ops/common.h"
 #include "graph/ops/foreign.h"
 
@@ -159,48 +160,35 @@ Status build_qlinear_conv(ForeignCall& c) {
     return c.finish({last ? c.b.transpose(y, moved_channels(rank, false)) : y});
 }
 
-// Numbers of `bits` in bytes, the lowest first, along the last axis: [..., n] becomes [..., n * 8 / bits].
-Value* unpacked(Builder& b, Value* bytes, int64_t bits, const std::vector<int64_t>& shape) {
-    if (bits == 8) return b.reshape(bytes, shape);
-    std::vector<Value*> parts;
-    Value* mask = b.scalar(double((1 << bits) - 1), DType::u8);
-    for (int64_t at = 0; at < 8; at += bits) {
-        Value* shifted = at == 0 ? bytes
-                                 : b.op("bit_shift", {bytes, b.scalar(double(at), DType::u8)},
-                                        {{"direction", Attr(std::string("RIGHT"))}});
-        parts.push_back(b.unsqueeze(b.op("bitwise_and", {shifted, mask}), {-1}));
-    }
-    return b.reshape(b.concat(parts, -1), shape);
-}
-
 Status build_matmul_nbits(ForeignCall& c) {
     Builder& b = c.b;
     enum { kA, kB, kScales, kZeros, kGroups, kBias };
     const int64_t k = c.integer("K"), n = c.integer("N"), bits = c.integer("bits", 4), block = c.integer("block_size");
-    c.integer("accuracy_level", 0);
+    const int64_t level = c.integer("accuracy_level", 0);
     c.integer("weight_prepacked", 0);
     c.require(bits == 2 || bits == 4 || bits == 8, "bits must be 2, 4 or 8");
     c.require(k > 0 && n > 0 && block > 0 && k < (int64_t{1} << 40) && block < (int64_t{1} << 40),
               "sizes out of range");
+    c.require(!c.has(kGroups), "g_idx is not supported");
     if (c.b.failed()) return c.finish({});
     const int64_t blocks = (k + block - 1) / block;
     const DType type = c.dtype(kA);
-    Value* w = b.cast(unpacked(b, c.in(kB), bits, {n, blocks, block}), type);
     Value* zeros = b.scalar(double(int64_t{1} << (bits - 1)), type);
     if (c.has(kZeros)) {
-        Value* given = c.in(kZeros);
+        zeros = c.in(kZeros);
         if (c.dtype(kZeros) == DType::u8) {
             const int64_t row = (blocks * bits + 7) / 8;  // bytes
-            given = unpacked(b, b.reshape(given, {n, row}), bits, {n, row * 8 / bits});
-            given = b.slice(given, {0}, {blocks}, {1});
+            zeros = unpacked_bits(b, b.reshape(zeros, {n, row}), bits, {n, row * 8 / bits});
+            zeros = b.slice(zeros, {0}, {blocks}, {1});
         }
-        zeros = b.cast(b.reshape(given, {n, blocks, 1}), type);
+        zeros = b.cast(b.reshape(zeros, {n, blocks}), type);
     }
-    Value* scales = b.reshape(c.in(kScales), {n, blocks, 1});
-    w = b.reshape(b.mul(b.sub(w, zeros), scales), {n, blocks * block});
-    c.require(!c.has(kGroups), "g_idx is not supported");
-    if (blocks * block != k) w = b.slice(w, {0}, {k}, {1});
-    Value* y = b.matmul(c.in(kA), b.transpose(w, {1, 0}));
+    Value* y = b.op("matmul_nbits", {c.in(kA), c.in(kB), b.reshape(c.in(kScales), {n, blocks}), zeros},
+                    {{"accuracy_level", Attr(level)},
+                     {"bits", Attr(bits)},
+                     {"block_size", Attr(block)},
+                     {"k", Attr(k)},
+                     {"n", Attr(n)}});
     return c.finish({c.has(kBias) ? b.add(y, c.in(kBias)) : y});
 }
 
@@ -256,7 +244,7 @@ std::vector<ForeignOp> quantized_foreign_ops() {
         {kMicrosoft, "QLinearConcat", build_qlinear_concat, "concat of dequantized values"},
         {kMicrosoft, "QLinearWhere", build_qlinear_where, "where of dequantized values"},
         {kMicrosoft, "QLinearConv", build_qlinear_conv, "qlinear_conv"},
-        {kMicrosoft, "MatMulNBits", build_matmul_nbits, "matmul with dequantized blocks"},
+        {kMicrosoft, "MatMulNBits", build_matmul_nbits, "matmul_nbits"},
         {kMicrosoft, "GatherBlockQuantized", build_gather_block_quantized, "gather of dequantized blocks"},
     };
 }

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "graph/ops/block_product.h"
 #include "graph/ops/families.h"
 
 namespace tessera {
@@ -31,6 +32,8 @@ struct Registry {
                  arg_reduce_ops,
                  arithmetic_ops,
                  attention_ops,
+                 block_product_ops,
+                 byte_table_ops,
                  cast_ops,
                  compare_ops,
                  constant_ops,

@@ -1,5 +1,5 @@
-// Determinants, by elimination with row exchanges in f64: each matrix by itself.
-#include "kernel/written/write_kernel.h"
+// Matrices. Determinants, by elimination with row exchanges in f64: each matrix by itself.
+#include "kernel/written/write_block_product.h"
 
 namespace tessera {
 namespace {
@@ -90,6 +90,9 @@ Stmt write_det(KernelWriter& w) { return Det(w).write(); }
 
 }  // namespace
 
-std::vector<KernelWriting> matrix_kernels() { return {{"det", write_det}}; }
+std::vector<KernelWriting> matrix_kernels() {
+    return {
+        {"det", write_det}, {"nibble_product", write_block_product}, {"nibble_product_of_bytes", write_block_product}};
+}
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 
 #include "rewrite/edit.h"
 #include "rewrite/fix_sizes.h"
+#include "rewrite/passes/few_bits.h"
 #include "rewrite/passes/passes.h"
 
 namespace tessera {
@@ -12,11 +13,15 @@ namespace tessera {
 std::vector<Pass> lowering_passes(const Machine& machine, bool fuse, int64_t unrolled) {
     const std::vector<Phase> written_out = {Phase::WriteOut}, once = {Phase::Tidy};
     auto unroll = [unrolled](Graph& graph, PassContext& context) { return unroll_scans(graph, unrolled, context); };
+    auto bits = [machine](Graph& graph, PassContext& context) { return keep_bits(graph, machine, context); };
     std::vector<Pass> table = {
+        {"keep_bits", "products with weights of four bits, which stay so in memory", bits, written_out},
         {"expand_composites", "ops without a body, as the graphs they stand for", expand_composites, written_out},
         {"unroll_scans", "a scan over a few steps is its steps", unroll, written_out},
     };
     if (!fuse) return table;
+    if (!machine.blocks)
+        table.push_back({"tabulate_bytes", "chains of functions of one byte as tables", tabulate_bytes, once});
     auto bytes = [machine](Graph& graph, PassContext& context) { return multiply_bytes(graph, machine, context); };
     table.push_back({"multiply_bytes", "products of dequantized tensors as products of bytes", bytes, once});
     auto forms = [machine](Graph& graph, PassContext& context) { return write_for_kernels(graph, machine, context); };
