@@ -6,12 +6,13 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "source_dir.h"
 
 namespace tessera::errors_doc_test {
 namespace {
 
 TEST(errors, each_code_is_explained) {
-    std::ifstream file(TESSERA_SOURCE_DIR "/docs/errors.md");
+    std::ifstream file(source_dir() + "/docs/errors.md");
     ASSERT_TRUE(file);
     std::map<std::string, std::pair<std::string, size_t>> sections;  // by code: title, length of the text
     std::string line, current;

@@ -10,13 +10,14 @@
 #include "discover/prove/prove_rule.h"
 #include "discover/truth.h"
 #include "rewrite/refute/refute.h"
+#include "source_dir.h"
 
 namespace tessera::attack_test {
 namespace {
 
 std::map<std::string, std::vector<Claim>> sections() {
     std::map<std::string, std::vector<Claim>> all;
-    std::ifstream file(TESSERA_SOURCE_DIR "/test/discover/attack.txt");
+    std::ifstream file(source_dir() + "/test/discover/attack.txt");
     EXPECT_TRUE(file.good());
     std::string section;
     for (std::string line; std::getline(file, line);) {
@@ -53,7 +54,7 @@ TEST(Attack, FalseClaimsAreNotProved) {
 }
 
 TEST(Attack, FalseRulesAreRefuted) {
-    Result<Rules> rules = load_rules(TESSERA_SOURCE_DIR "/test/discover/attack.rules");
+    Result<Rules> rules = load_rules(source_dir() + "/test/discover/attack.rules");
     ASSERT_TRUE(rules.ok()) << rules.error().to_string();
     for (const Rule& rule : *rules) {
         const RuleProof proof = prove_rule(rule);

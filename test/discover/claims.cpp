@@ -1,4 +1,5 @@
 #include "discover/claims.h"
+#include "source_dir.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,7 @@ namespace {
 
 ListedClaims read_listed(const std::string& name, const std::string& divider) {
     ListedClaims out;
-    std::ifstream file(TESSERA_SOURCE_DIR "/test/discover/" + name);
+    std::ifstream file(source_dir() + "/test/discover/" + name);
     EXPECT_TRUE(file.good());
     std::vector<Claim>* to = &out.hold;
     for (std::string line; std::getline(file, line);) {

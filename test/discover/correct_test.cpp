@@ -13,6 +13,7 @@
 #include "discover/correct/picture.h"
 #include "discover/prove/comprehension.h"
 #include "discover/truth.h"
+#include "source_dir.h"
 
 namespace tessera::correct_test {
 namespace {
@@ -157,7 +158,7 @@ TEST(Correct, BiasesAreTakenAlong) {
 
 // Every rule that is shipped has a certificate that replays, and holds by the evaluator.
 TEST(Correct, ShippedRulesVerify) {
-    const std::string stem = TESSERA_SOURCE_DIR "/rules/found/corrected";
+    const std::string stem = source_dir() + "/rules/found/corrected";
     auto rules = load_rules(stem + ".rules");
     ASSERT_TRUE(rules.ok()) << rules.error().to_string();
     auto certificates = load_certificates(stem + ".cert");

@@ -10,6 +10,7 @@
 #include "discover/shipped.h"
 #include "rewrite/mutate_rules.h"
 #include "rewrite/refute/refute.h"
+#include "source_dir.h"
 
 namespace tessera::near_laws_test {
 namespace {
@@ -63,7 +64,7 @@ TEST(NearLaws, LemmasAreProvedOfTheBodies) {
 }
 
 TEST(NearLaws, FalseRulesAreNotBelieved) {
-    Result<Rules> rules = load_rules(TESSERA_SOURCE_DIR "/test/discover/near_laws.rules");
+    Result<Rules> rules = load_rules(source_dir() + "/test/discover/near_laws.rules");
     ASSERT_TRUE(rules.ok()) << rules.error().to_string();
     EXPECT_GE(rules->size(), 91u);
     size_t refuted = 0;

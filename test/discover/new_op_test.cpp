@@ -6,6 +6,7 @@
 #include "discover/check/verify_rule.h"
 #include "discover/discover.h"
 #include "search/search_rules.h"
+#include "source_dir.h"
 
 namespace tessera::new_op_test {
 namespace {
@@ -35,7 +36,7 @@ TEST(NewOp, IsNamedNowhere) {
 
 TEST(NewOp, IsCoveredByItsDefinition) {
     DiscoverOptions options;
-    options.ops = std::string(TESSERA_SOURCE_DIR) + "/tutorial/reverse.ops";
+    options.ops = source_dir() + "/tutorial/reverse.ops";
     auto found = discover(options);
     ASSERT_TRUE(found.ok()) << found.error().to_string();
     EXPECT_THAT(proved_rules(*found),

@@ -1,4 +1,5 @@
 #include "discover/shipped.h"
+#include "source_dir.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +15,7 @@ Claim Shipped::claim(const Rule& rule) const {
 }
 
 Shipped shipped_rules() {
-    const std::string stem = TESSERA_SOURCE_DIR "/rules/found/taso";
+    const std::string stem = source_dir() + "/rules/found/taso";
     Result<Rules> rules = load_rules(stem + ".rules");
     Result<Certificates> certificates = load_certificates(stem + ".cert");
     EXPECT_TRUE(rules.ok() && certificates.ok());

@@ -25,6 +25,7 @@
 #include "rewrite/passes/lowering_passes.h"
 #include "rewrite/passes/optimize.h"
 #include "rewrite/rules/apply_rules.h"
+#include "source_dir.h"
 
 namespace tessera {
 namespace {
@@ -230,7 +231,7 @@ void run_case(const std::string& source, const Case& c) {
     expect_reads_back(*result, c.kernel);
 }
 
-const std::filesystem::path kFolder = std::filesystem::path(TESSERA_SOURCE_DIR) / "test" / "files";
+const std::filesystem::path kFolder = std::filesystem::path(source_dir()) / "test" / "files";
 
 TEST(Files, DoAsTheySay) {
     size_t graphs = 0;

@@ -12,6 +12,7 @@
 #include "fuzz/mutate.h"
 #include "kernel/random_kernel.h"
 #include "rewrite/rule.h"
+#include "source_dir.h"
 
 namespace tessera::mutation_test {
 namespace {
@@ -40,7 +41,7 @@ constexpr const char* kOwnSeeds[] = {
 std::vector<std::string> seed_models() {
     std::vector<fs::path> paths;
     std::error_code none;
-    fs::path suite = fs::path(TESSERA_SOURCE_DIR) / "build/onnx_suite_files";
+    fs::path suite = fs::path(source_dir()) / "build/onnx_suite_files";
     for (auto it = fs::recursive_directory_iterator(suite, none); it != fs::recursive_directory_iterator(); ++it)
         if (it->path().extension() == ".onnx" && it->file_size() < kLargestSeed) paths.push_back(it->path());
     std::sort(paths.begin(), paths.end());

@@ -14,11 +14,12 @@
 #include "llvm/compile_kernels.h"
 #include "rewrite/edit.h"
 #include "rewrite/passes/optimize.h"
+#include "source_dir.h"
 
 namespace tessera::generated_test {
 namespace {
 
-const std::string kFolder = TESSERA_SOURCE_DIR "/test/kernel/generated/";
+const std::string kFolder = source_dir() + "/test/kernel/generated/";
 
 std::map<std::string, std::string> model_texts() {
     std::map<std::string, std::string> out;

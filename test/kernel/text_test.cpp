@@ -4,6 +4,7 @@
 
 #include "kernel/ir/compute.h"
 #include "kernel/ir/text.h"
+#include "source_dir.h"
 
 namespace tessera::text_test {
 namespace {
@@ -55,7 +56,7 @@ TEST(KernelText, ReadsWhatItPrints) {
 }
 
 TEST(KernelText, IsAsDocumented) {
-    std::ifstream page(TESSERA_SOURCE_DIR "/docs/kernels.md");
+    std::ifstream page(source_dir() + "/docs/kernels.md");
     std::string text;
     bool inside = false;  // of the first block
     for (std::string line; std::getline(page, line) && !(inside && line == "```");) {

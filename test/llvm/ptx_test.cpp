@@ -15,6 +15,7 @@
 #include "llvm/compile_kernels.h"
 #include "rewrite/edit.h"
 #include "rewrite/passes/optimize.h"
+#include "source_dir.h"
 
 namespace tessera::ptx_test {
 namespace {
@@ -25,7 +26,7 @@ constexpr int kMostSpilled = 24;  // bytes of a thread
 
 std::map<std::string, std::string> generated_models() {
     std::map<std::string, std::string> out;
-    std::ifstream file(TESSERA_SOURCE_DIR "/test/kernel/generated/models.tsr");
+    std::ifstream file(source_dir() + "/test/kernel/generated/models.tsr");
     std::string name;
     for (std::string line; std::getline(file, line);) {
         if (line.starts_with("graph ")) name = line.substr(6, line.find('(') - 6);

@@ -5,6 +5,7 @@
 
 #include "graph/type.h"
 #include "ops/derivatives.h"
+#include "source_dir.h"
 
 namespace tessera::test::derivatives_test {
 namespace {
@@ -401,7 +402,7 @@ TEST(Derivatives, EveryOpHasOneOrSaysWhyNot) {
             ASSERT_TRUE(graph.ok()) << graph.error().to_string();
             for (const auto& node : (*graph)->nodes()) checked.insert(node->op().name);
         }
-    std::ifstream file(TESSERA_SOURCE_DIR "/docs/gradients.md");
+    std::ifstream file(source_dir() + "/docs/gradients.md");
     const std::string page((std::istreambuf_iterator<char>(file)), {});
     for (const OpDef* op : all_ops()) {
         const char* why = why_no_gradient(*op);

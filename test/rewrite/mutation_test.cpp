@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "rewrite/mutate_rules.h"
 #include "rewrite/refute/refute.h"
+#include "source_dir.h"
 
 namespace tessera::mutation_test {
 namespace {
@@ -15,7 +16,7 @@ constexpr size_t kPerRule = 3;  // TESSERA_ALL_MUTANTS takes them all
 
 // equivalent_mutants.txt: a reason in brackets, then "rule | change" lines of corruptions that it holds for.
 std::set<std::string> equivalent_mutants() {
-    std::ifstream file(TESSERA_SOURCE_DIR "/test/rewrite/equivalent_mutants.txt");
+    std::ifstream file(source_dir() + "/test/rewrite/equivalent_mutants.txt");
     EXPECT_TRUE(file.good());
     std::set<std::string> out;
     bool reason = false;
@@ -67,7 +68,7 @@ TEST(mutants, that_change_meaning_are_refuted) {
                 // Few graphs may match one that changes nothing.
                 const bool fails = v->kind == Verdict::Kind::Refuted || v->instances == 0;
                 EXPECT_FALSE(fails && listed) << name << " is listed as equivalent but does not survive\n"
-                                                  << v->to_string();
+                                              << v->to_string();
                 refuted += v->kind == Verdict::Kind::Refuted;
                 never_apply += v->kind == Verdict::Kind::Untested;
             }
