@@ -48,6 +48,18 @@ std::string rms_norm(const std::string& dtype, const std::string& shape, const s
                        last);
 }
 
+// Rows that are pixels of an image behind the norm.
+TEST(GpuRows, WhatFollowsHasOtherRows) {
+    for (const char* type : {"f16[2,35,96]", "f32[3,70,24]"}) {
+        const std::string shape(type), width = shape.substr(shape.rfind(',') + 1, 2), dtype = shape.substr(0, 3);
+        EXPECT_THAT(expect_rows(fmt::format("graph g(x: {0}, s: {1}[{2}], b: {1}[{2}]) {{\n"
+                                            "  %y = layer_normalization(x, s, b)\n"
+                                            "  return reshape(%y, [-1,5,7,{2}])\n}}\n",
+                                            type, dtype, width)),
+                    testing::AllOf(HasSubstr("swap_lanes"), Not(HasSubstr("parallel"))));
+    }
+}
+
 // A sum that reads no memory: as many ones as there are elements.
 TEST(GpuRows, SumsOfNumbersOnly) {
     expect_rows(

@@ -100,6 +100,26 @@ TEST(GpuWindows, WhatFollowsIsComputedThere) {
         {{"N", 3}});
 }
 
+// A product gives all taps of few output channels, which a map adds up.
+TEST(GpuWindows, FewOutputChannels) {
+    for (const char* form : {"f16[1,16,32,131], w: f16[1,16,3,3], b: f16[1]|pads=[1,1,1,1]",
+                             "bf16[1,16,64,70], w: bf16[3,16,3,2], b: bf16[3]|pads=[0,2,1,0], dilations=[2,1]"}) {
+        const std::string all(form), inputs = all.substr(0, all.find('|')), attrs = all.substr(all.find('|') + 1);
+        EXPECT_THAT(expect_windows(fmt::format("graph g(x: {}) {{\n  return conv(x, w, b, {})\n}}\n", inputs, attrs)),
+                    HasSubstr("call mma"));
+    }
+}
+
+// A slice of the channels is as good as all of them.
+TEST(GpuWindows, SomeOfTheChannels) {
+    for (const char* after : {"  return %c\n", kToChannelsLast})
+        EXPECT_THAT(expect_windows(
+                        fmt::format("graph g(x: f16[2,23,9,13], w: f16[16,1,3,3]) {{\n  %s = slice(x, [5], [21], [1])\n"
+                                    "  %c = conv(%s, w, group=16, pads=[1,1,1,1])\n{}}}\n",
+                                    after)),
+                    HasSubstr("alloc image: f16["));
+}
+
 TEST(GpuWindows, OneAxisAndPools) {
     expect_windows(
         "graph g(x: f16[2,12,50], w: f16[12,1,9]) {\n"

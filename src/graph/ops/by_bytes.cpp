@@ -186,6 +186,24 @@ bool all_multiply(const Value& v) {
     });
 }
 
+// From 16 bits to f32.
+bool is_cast_from_half(const Value& v) {
+    if (!v.node() || v.node()->op().name != "cast" || !v.type().is_tensor()) return false;
+    const DType from = v.node()->input(0)->type().tensor().dtype;
+    return (from == DType::f16 || from == DType::bf16) && v.type().tensor().dtype == DType::f32;
+}
+
+// Convolutions of single places, of images that are cast too.
+bool all_are_weights_of_places(const Value& v) {
+    const Shape& shape = v.type().tensor().shape;
+    if (shape.rank() != 4 || !shape[2].is_int(1) || !shape[3].is_int(1) || v.uses().empty()) return false;
+    return std::all_of(v.uses().begin(), v.uses().end(), [&](const Use& use) {
+        if (!use.node || use.node->op().name != "conv" || use.index != 1) return false;
+        const Value& image = *use.node->input(0);
+        return !image.is_constant() && is_cast_from_half(image);
+    });
+}
+
 }  // namespace
 
 ForKernels by_bytes(const OpDef& op) {
@@ -206,6 +224,7 @@ bool feeds_bytes(const Node& node) {
 
 bool feeds_byte_floats(const Node& node) {
     if (node.output_count() != 1 || node.op().name == "transpose") return false;
+    if (is_cast_from_half(*node.output())) return all_are_weights_of_places(*node.output());
     return is_byte_float(*node.output()) && all_multiply(*node.output());
 }
 

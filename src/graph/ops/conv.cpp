@@ -1,4 +1,5 @@
 // Convolutions in all forms.
+#include "graph/builder.h"
 #include "graph/ops/common.h"
 #include "graph/ops/conv_window.h"
 #include "graph/ops/families.h"
@@ -310,7 +311,48 @@ const OpDef kCausalConvWithState{
         },
 };
 
+constexpr int64_t kFewChannels = 4, kMostColumns = 64, kColumnsAtOnce = 8;
+constexpr int64_t kFewestSummed = 16, kFewestPlaces = 4096;
+
 }  // namespace
+
+// One product makes a column for each tap of each output channel from each place of the image, read once; the output
+// sums columns of neighbouring places. Sums stay in f32, as those of a convolution do.
+Result<std::vector<Value*>> conv_of_few_channels(const OpView& op, const std::vector<Value*>& in, Builder& b) {
+    const std::vector<Value*> as_it_is;
+    const DType dtype = op.dtype(0);
+    if ((dtype != DType::f16 && dtype != DType::bf16) || op.rank(0) != 4 || op.integer("group") != 1) return as_it_is;
+    const Result<ConvWindow> window = weight_window(op, 0, 1);
+    const auto outputs = op.shape(1)[0].as_int(), channels = op.shape(1)[1].as_int();
+    if (!window.ok() || !outputs || !channels || *outputs > kFewChannels || *channels < kFewestSummed) return as_it_is;
+    std::vector<int64_t> sizes, kernel, dilations, begin, end;
+    int64_t taps = 1, places = op.shape(0)[0].as_int().value_or(1);
+    for (const WindowAxis& axis : window->axes) {
+        const auto output = axis.output.as_int(), own = axis.kernel.as_int(), dilation = axis.dilation.as_int();
+        const auto before = axis.pad_begin.as_int(), after = axis.pad_end.as_int();
+        if (!axis.stride.is_int(1) || !output || !own || !dilation || !before || !after) return as_it_is;
+        if (*before < 0 || *after < 0) return as_it_is;
+        sizes.push_back(*output), kernel.push_back(*own), dilations.push_back(*dilation);
+        begin.push_back(*before), end.push_back(*after);
+        taps *= *own, places *= *output;
+    }
+    const int64_t used = taps * *outputs, more = (kColumnsAtOnce - used % kColumnsAtOnce) % kColumnsAtOnce;
+    if (taps < 2 || used > kMostColumns || places < kFewestPlaces) return as_it_is;
+
+    Value* columns = b.reshape(b.transpose(in[1], {2, 3, 0, 1}), {used, *channels, 1, 1});
+    if (more > 0) columns = b.op("pad", {columns, b.ints({0, 0, 0, 0, more, 0, 0, 0})});
+    Value* made = b.op("conv", {b.cast(in[0], DType::f32), b.cast(columns, DType::f32)});
+    made = b.op("pad", {made, b.ints({0, 0, begin[0], begin[1], 0, 0, end[0], end[1]})});
+    Value* sum = nullptr;
+    for (int64_t tap = 0; tap < taps; ++tap) {
+        const int64_t y = tap / kernel[1] * dilations[0], x = tap % kernel[1] * dilations[1];
+        Value* own =
+            b.slice(made, {tap * *outputs, y, x}, {(tap + 1) * *outputs, y + sizes[0], x + sizes[1]}, {1, 2, 3});
+        sum = sum ? b.add(sum, own) : own;
+    }
+    if (op.has(2)) sum = b.add(sum, b.reshape(b.cast(in[2], DType::f32), {*outputs, 1, 1}));
+    return std::vector<Value*>{b.cast(sum, dtype)};
+}
 
 Result<ConvWindow> transposed_window(const OpView& op) {
     const Shape &x = op.shape(0), &w = op.shape(1);

@@ -26,6 +26,7 @@ ForKernels for_kernels(const OpDef& op) {
 }
 
 ForKernels for_blocks(const OpDef& op) {
+    if (op.name == "conv") return conv_of_few_channels;
     if (op.name == "max_pool") return large_max_pool_by_axes;
     return for_kernels(op);
 }

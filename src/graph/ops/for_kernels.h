@@ -16,7 +16,7 @@ ForKernels for_blocks(const OpDef& op);   // the same for blocks of threads, whi
 // The same where a machine multiplies bytes faster than floats: of operands that were dequantized.
 ForKernels by_bytes(const OpDef& op);
 bool feeds_bytes(const Node& node);  // it dequantizes bytes for nothing but products that are better done with those
-// The same of floats of 8 bits, which GPUs multiply.
+// The same of floats of 8 bits, and of 16 bits for sums of single places in f32, which GPUs multiply.
 bool feeds_byte_floats(const Node& node);
 
 // Of the op whose first input is resized: the resize comes after it, where it has less to do before.
@@ -25,6 +25,8 @@ ForKernels before_resize(const OpDef& op);
 // Constants that are divided by the deviation are divided once, ahead of time.
 Result<std::vector<Value*>> batch_norm_by_factors(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> conv_before_resize(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
+// For blocks: of 16-bit elements, to at most four channels, which leave the columns of a tile empty.
+Result<std::vector<Value*>> conv_of_few_channels(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 Result<std::vector<Value*>> dft_by_products(const OpView& op, const std::vector<Value*>& inputs, Builder& b);
 // Sums over the corners around each point, which all channels share.

@@ -8,6 +8,7 @@
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/keep_wide.h"
 #include "kernel/gpu/memory_bound/element_map_kernel.h"
+#include "kernel/gpu/memory_bound/im2col_kernel.h"
 #include "kernel/gpu/memory_bound/joined_maps_kernel.h"
 #include "kernel/gpu/memory_bound/row_reduction_kernel.h"
 #include "kernel/gpu/memory_bound/window_kernel.h"
@@ -97,6 +98,7 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
         {"maps in one loop", [&] { return joined_maps_kernel(compute); }},
         {"windows over an image in shared memory", [&] { return window_kernel(compute, options); }},
         {"rows in registers", [&] { return row_reduction_kernel(compute, options); }},
+        {"windows as rows of a matrix", [&] { return im2col_kernel(compute, options.machine); }},
         {"several elements a thread", [&] { return element_map_kernel(in_vectors(compute), options.machine); }}};
     for (const auto& [what, make] : others) {
         auto made = matrix ? Result(std::optional<Lowered>())

@@ -13,7 +13,7 @@ constexpr int64_t kBytesInFlight = 64;     // of a thread, that hide the latency
 constexpr int64_t kShortRowThreads = 128;  // of a block that has several rows
 constexpr int64_t kDynamicThreads = 256;   // of a row of unknown length
 constexpr int64_t kMostTurns = 64;         // that are unrolled
-constexpr int64_t kLongRowTurns = 16;
+constexpr int64_t kLongRowTurns = 16, kFewestTurns = 2;
 // Registers of a thread for elements of its row: more leave too few threads on an SM, and of 1024 threads each has 64.
 constexpr double kMostWords = 40;
 constexpr int64_t kLineBytes = 128;
@@ -59,6 +59,10 @@ RowThreads choose_row_threads(const Machine& machine, const Expr& rows, const Ex
     if (made.turns == 0) {
         const auto few = static_cast<uint64_t>(std::max<int64_t>(1, vectors / kLongRowTurns));
         made.threads = std::clamp<int64_t>(int64_t(std::bit_floor(few)), kWarpThreads, kMostRowThreads);
+        // Few rows need more threads each to keep as many loads in flight.
+        while (count && made.threads < kMostRowThreads && *count * made.threads * 2 < device_threads(machine) &&
+               made.threads * kFewestTurns < vectors)
+            made.threads *= 2;
         return made;
     }
     const auto blocks = [&](int64_t together) { return count ? *count / together : int64_t{1} << 40; };

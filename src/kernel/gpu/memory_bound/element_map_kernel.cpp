@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "kernel/gpu/device_size.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
-#include "kernel/gpu/device_size.h"
 
 namespace tessera {
 namespace {

@@ -52,14 +52,29 @@ std::optional<Sliding> slide_of(const Expr& index, const Stage& sum) {
     return made;
 }
 
+// Whether an axis goes through all of a dimension, or through a slice of it.
+bool takes_part(const Sliding& own, const Stage& sum, const Expr& size) {
+    if (own.from == 0 && sum.axes[own.axis].extent == size) return true;
+    const auto all = size.as_int();
+    return all && own.size > 0 && own.from >= 0 && own.from + own.size <= *all && !sum.axes[own.axis].extent.is_int(1);
+}
+
+// What is cast, by casts that change none of its values.
+Expr behind_exact_casts(Expr e, DType kept) {
+    const bool narrow = is_float(kept) && dtype_bytes(kept) <= 4;
+    const auto is_exact = [&](DType to) { return to == kept || (narrow && to == DType::f32); };
+    const bool once = e.is(ExprKind::Cast);
+    if (once) e = Expr(e.arg(0));
+    while (once && e.is(ExprKind::Cast) && is_exact(e.dtype())) e = Expr(e.arg(0));
+    return e;
+}
+
 // What is read of the image: the load, a cast of it, and the choice between that and what padding is.
 void find_operand(const Expr& e, const Expr& load, const Buffer& image, const std::vector<size_t>& dims,
                   SlidingWindow& to) {
-    const Expr inside = e.is(ExprKind::Cast) ? e.arg(0) : e;
-    if (inside == load) to.operand = e, to.fill = constant(0, e.dtype());
+    if (behind_exact_casts(e, load.dtype()) == load) to.operand = e, to.fill = constant(0, e.dtype());
     if (!e.is(ExprKind::Select)) return;
-    const Expr &then = e.arg(1), read = then.is(ExprKind::Cast) ? then.arg(0) : then;
-    if (!(read == load) || !e.arg(2).is(ExprKind::Const)) return;
+    if (!(behind_exact_casts(e.arg(1), load.dtype()) == load) || !e.arg(2).is(ExprKind::Const)) return;
     if (!asks_for_inside(e.arg(0), load.args(), image, dims)) return;
     to.operand = e, to.fill = e.arg(2);
 }
@@ -93,9 +108,8 @@ std::optional<SlidingWindow> match_sliding_window(const Compute& compute) {
         if (!used.insert(slide->axis).second) return {};
         Sliding own = *slide;
         own.dim = d;
-        const bool is_plane = !own.tap && own.every == 1 && own.from == 0;
-        if (is_plane && found.sum.axes[own.axis].extent == image.shape[d]) {
-            found.planes.push_back(own.axis), found.plane_dims.push_back(d);
+        if (!own.tap && own.every == 1 && takes_part(own, found.sum, image.shape[d])) {
+            found.planes.push_back(own.axis), found.plane_dims.push_back(d), found.plane_from.push_back(own.from);
             continue;
         }
         if (dims.size() == 2 || own.size == 0 || !image.shape[d].as_int()) return {};

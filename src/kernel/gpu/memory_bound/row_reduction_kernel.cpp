@@ -332,7 +332,7 @@ std::optional<Lowered> row_reduction_kernel(const Compute& compute, const Schedu
     if (!options.strict) keep_wide(wide);
     Schedule s(std::move(wide));
     if (!inline_maps(s).ok()) return {};
-    s = Schedule(rows_first(without_unit_axes(s.compute())));
+    s = Schedule(rows_first(with_whole_rows(without_unit_axes(s.compute()))));
     RowStages found = find_rows(s.compute());
     if (!found.ok) {
         s = Schedule(along_one_axis(s.compute()));

@@ -122,6 +122,73 @@ Compute without_unit_axes(Compute c) {
 
 namespace {
 
+// The axes that an index numbers the elements of, the slowest first; empty where there are fewer than two.
+std::vector<size_t> digits_of(const Expr& index, const Stage& stage) {
+    std::vector<std::pair<int64_t, size_t>> found;
+    for (size_t a = 0; a < stage.axes.size(); ++a) {
+        if (!depends_on(index, stage.axes[a].var)) continue;
+        const auto step = step_of(index, stage.axes[a].var);
+        if (!step || !step->as_int() || !stage.axes[a].extent.as_int()) return {};
+        found.push_back({*step->as_int(), a});
+    }
+    std::sort(found.rbegin(), found.rend());
+    Expr whole = 0;
+    std::vector<size_t> axes;
+    for (const auto& [step, a] : found) {
+        whole = whole * stage.axes[a].extent + stage.axes[a].var;
+        axes.push_back(a);
+    }
+    return axes.size() > 1 && whole == index ? axes : std::vector<size_t>{};
+}
+
+// One axis in place of several; false where there are none.
+bool join_digits(const Compute& c, Stage& stage) {
+    for (const Expr& load : loads_of(stage)) {
+        if (size_t(load.node().slot) < c.params) continue;
+        for (const Expr& index : load.args()) {
+            const std::vector<size_t> axes = digits_of(index, stage);
+            // Neighbours in memory stay an axis of their own.
+            const bool last = std::any_of(axes.begin(), axes.end(), [&](size_t a) {
+                return !stage.store.empty() && depends_on(stage.store.back(), stage.axes[a].var);
+            });
+            if (axes.empty() || last) continue;
+            std::vector<ReduceAxis> digits;
+            for (size_t a : axes) digits.push_back(stage.axes[a]);
+            const Expr extent = elements_of(digits);
+            const Expr var = index_var(digits[0].var.node().name + "_whole", extent.as_int());
+            stage.value = map_loads(stage.value, [&](const Expr& x) {
+                std::vector<Expr> at;
+                for (const Expr& own : x.args()) at.push_back(own == index ? var : own);
+                return with_args(x, std::move(at));
+            });
+            Bindings names;
+            Expr left = var;
+            for (size_t i = digits.size(); i-- > 0;) {
+                names.insert_or_assign(digits[i].var.node().name, i == 0 ? left : mod(left, digits[i].extent));
+                left = floor_div(left, digits[i].extent);
+            }
+            stage.value = substitute(stage.value, names);
+            for (Expr& at : stage.store) at = substitute(at, names);
+            stage.axes[*std::min_element(axes.begin(), axes.end())] = {var, extent};
+            std::erase_if(stage.axes, [&](const ReduceAxis& a) { return names.count(a.var.node().name) > 0; });
+            return true;
+        }
+    }
+    return false;
+}
+
+}  // namespace
+
+Compute with_whole_rows(Compute c) {
+    for (Stage& stage : c.stages)
+        if (stage.reduce.empty() && is_output(c, stage))
+            while (join_digits(c, stage)) {
+            }
+    return c;
+}
+
+namespace {
+
 // The axes of a map that are the rows of what it reads row by row, in their order; empty where there are none.
 std::vector<size_t> row_axes_of(const Stage& map, const std::map<int, size_t>& rows_of) {
     std::vector<size_t> found;

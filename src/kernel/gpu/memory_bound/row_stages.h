@@ -17,6 +17,8 @@ std::vector<ReduceAxis> axes_along(const Stage& stage, size_t rows);
 
 // The same stages without axes of one element.
 Compute without_unit_axes(Compute c);
+// The same stages, maps with one axis where they read an intermediate by several, as behind a reshape of rows.
+Compute with_whole_rows(Compute c);
 // The same stages, maps with the axes of the rows first: those that they read results of reductions at.
 Compute rows_first(Compute c);
 // The same stages, reductions over several axes as over one, and parameters as lists: a row that one stage has as

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "kernel/gpu/contraction_builder.h"
+#include "kernel/gpu/device_size.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
-#include "kernel/gpu/device_size.h"
 #include "kernel/gpu/memory_bound/row_stages.h"
 
 namespace tessera {
@@ -186,7 +186,7 @@ class WindowBuilder {
                     const Bindings values = place(channel, 0, 0);
                     std::vector<Expr> where(from.shape.size(), 0);
                     for (size_t d = 0; d < w_.planes.size(); ++d)
-                        where[w_.plane_dims[d]] = substitute(w_.sum.axes[w_.planes[d]].var, values);
+                        where[w_.plane_dims[d]] = substitute(w_.sum.axes[w_.planes[d]].var, values) + w_.plane_from[d];
                     where[w_.x.dim] = x;
                     Expr inside = both(there, logical_and(ge(x, 0), lt(x, from.shape[w_.x.dim])));
                     if (w_.has_y) {

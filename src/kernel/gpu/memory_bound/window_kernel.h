@@ -25,9 +25,10 @@ struct SlidingWindow {
     Expr operand, fill;  // the element that the sum reads, padding included; what padding is
     Sliding y, x;        // y may be missing: of one element
     bool has_y = false;
-    std::vector<size_t> planes;  // other axes, each a dimension of the image
+    std::vector<size_t> planes;  // other axes, each a dimension of the image or a slice of it
     std::vector<size_t> plane_dims;
-    bool image_along_x = false;  // neighbours in memory are those along x
+    std::vector<int64_t> plane_from;  // where the slice begins
+    bool image_along_x = false;       // neighbours in memory are those along x
 };
 
 // nullopt if the Compute is not of this form.
