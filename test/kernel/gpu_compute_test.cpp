@@ -65,7 +65,7 @@ TEST(GpuCompute, WindowsAsRowsOfAMatrix) {
     using testing::HasSubstr;
     EXPECT_THAT(expect_as_plain_nests(pack("f16", 16, 3, 1, 144), "sm_90a"),
                 AllOf(HasSubstr("piece < 2 on block.y"), HasSubstr("vector lane")));
-    EXPECT_THAT(expect_as_plain_nests(pack("bf16", 6, 4, 2, 96), "sm_80"), HasSubstr("piece < 2 on block.y"));
+    EXPECT_THAT(expect_as_plain_nests(pack("bf16", 6, 4, 2, 96), "sm_80"), HasSubstr("piece < 3 on block.y"));
     EXPECT_THAT(expect_as_plain_nests(pack("bf16", 8, 5, 2, 200), "sm_80"), testing::Not(HasSubstr("piece")));
     EXPECT_THAT(expect_as_plain_nests(pack("f32", 5, 2, 1, 20), "sm_90a"), HasSubstr("vector lane"));
     EXPECT_THAT(expect_as_plain_nests(pack("f16", 3, 7, 2, 147), "sm_90a"), testing::Not(HasSubstr("piece")));
