@@ -270,7 +270,7 @@ TEST(WrittenKernels, NibbleProducts) {
         "graph g(x: i8[N,2,{0}], w: i32[{1},2,{2},16], s: f32[{1},2,16], z: i32[{3}], t: f32[N,2,1], u: i32[N,2,1]) {{ "
         "%a = nibble_product_of_bytes(x, w, s, z, t, u, n={4}, panels={5}, signed_words={7}, tile={6}) return %a }}";
     for (const char* text : {kFloats, kBytes})
-        for (int rows : {1, 2, 7, 8, 13, 0})
+        for (int rows : {0, 1, 13})
             for (const auto& [words, panels, n, at_once, tile] :
                  {std::array{2, 4, 50, 4, 4}, std::array{4, 2, 32, 2, 8}, std::array{6, 1, 3, 1, 1}})
                 for (bool one : {true, false})

@@ -95,10 +95,10 @@ Result<Types> infer_words(const OpView& op) {
     return Types(Type(DType::f32, x.slice(0, x.rank() - 2) + Shape{n}));
 }
 
-// The sum over blocks of scale * (the sum of x * (nibble - zero)); of bytes, the inner sum is one of integers.
+// The sum over blocks of scale * (the sum of x * (nibble - zero)); of bytes, the inner sum is one of integers, and the
+// sum of x is given.
 Expr words_body(const OpView& op, const Indices& o) {
     const bool bytes = op.dtype(0) == DType::i8;
-    const DType t = bytes ? DType::i32 : DType::f32;
     auto block = op.reduce(op.shape(0)[-2]), i = op.reduce(op.shape(0)[-1]);
     const Expr panel = floor_div(o[-1], kPanelColumns), column = mod(o[-1], kPanelColumns);
     const Indices rows = o.slice(0, o.rank() - 1);
@@ -110,8 +110,10 @@ Expr words_body(const OpView& op, const Indices& o) {
     const Expr zero = one ? op.in(3).at({Expr(0), Expr(0), Expr(0)}) : op.in(3).at({panel, block.var, column});
     const Expr x = op.in(0).at(rows + Indices{block.var, i.var});
     Expr scale = op.in(2).at({panel, block.var, column});
-    if (bytes) scale = scale * op.in(4).at(rows + Indices{block.var, Expr(0)});
-    const Expr inner = sum({i}, cast(x, t) * (cast(nibble, t) - zero));
+    if (!bytes) return sum({block}, sum({i}, x * (cast(nibble, DType::f32) - zero)) * scale);
+    const Indices of_block = rows + Indices{block.var, Expr(0)};
+    scale = scale * op.in(4).at(of_block);
+    const Expr inner = sum({i}, cast(x, DType::i32) * nibble) - zero * op.in(5).at(of_block);
     return sum({block}, cast(inner, DType::f32) * scale);
 }
 

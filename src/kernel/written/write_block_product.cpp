@@ -23,8 +23,7 @@ class BlockProduct {
         blocks_ = words[1];
         words_of_block_ = *words[2].as_int();
         size_ = words_of_block_ * kNibblesOfWord;
-        // Bytes are read four at a time.
-        x_ = bytes_ ? w.in(0, DType::i32, {m_, blocks_, Expr(size_ / 4)}) : w.in(0, {m_, blocks_, Expr(size_)});
+        x_ = w.in(0, {m_, blocks_, Expr(size_)});
         words_ = w.in(1), scales_ = w.in(2), zeros_ = w.in(3);
         if (bytes_) x_scales_ = w.in(4, {m_, blocks_}), x_sums_ = w.in(5, {m_, blocks_});
         y_ = w.out(0, {m_, Expr(n_)});
@@ -122,11 +121,24 @@ class BlockProduct {
                 const int64_t shift = bytes_ ? 4 * i : nibble_shift(i);
                 const Expr shifted = shift ? bit(ExprKind::Shr, w, int_const(shift, DType::i32)) : w;
                 const Expr taken = bit(ExprKind::BitAnd, shifted, int_const(bytes_ ? kLowHalves : 15, DType::i32));
-                if (bytes_) return own.add({r, p, l}, call(dot, {taken, x_.at({row + r, b, word * 2 + i})}));
+                if (bytes_)
+                    return own.add({r, p, l},
+                                   call(dot, {taken, four_bytes(row + r, b, word * kNibblesOfWord + 4 * i)}));
                 const Expr x = x_.at({row + r, b, word * kNibblesOfWord + i});
                 return own.add({r, p, l}, x * (cast(taken, DType::f32) - zero_at(panel + p, b, l)));
             }));
         return seq(std::move(all));
+    }
+
+    // As one word: code generation reads them at once.
+    Expr four_bytes(const Expr& row, const Expr& b, const Expr& first) const {
+        Expr word;
+        for (int64_t i = 0; i < 4; ++i) {
+            Expr byte = cast(cast(x_.at({row, b, first + i}), DType::u8), DType::i32);
+            if (i) byte = bit(ExprKind::Shl, byte, int_const(8 * i, DType::i32));
+            word = i ? bit(ExprKind::BitOr, word, byte) : byte;
+        }
+        return word;
     }
 
     Expr zero_at(const Expr& panel, const Expr& b, const Expr& l) const {
