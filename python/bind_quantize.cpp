@@ -65,7 +65,8 @@ void bind_quantize(nb::module_& m) {
         .def("merge", [](Profile& p, const Profile& other) { unwrap(p.merge(other)); }, nb::arg("other"))
         .def("save", [](const Profile& p, const std::string& path) { unwrap(p.save(path)); }, nb::arg("path"))
         .def_static("load", [](const std::string& path) { return unwrap(Profile::load(path)); }, nb::arg("path"))
-        .def("__eq__", [](const Profile& a, const Profile& b) { return a == b; }, nb::is_operator())
+        .def("__eq__", [](const Profile& a, const Profile& b) { return a == b; }, nb::is_operator(),
+             nb::sig("def __eq__(self, arg: object, /) -> bool"))
         .def("__repr__", [](const Profile& p) {
             return fmt::format("<tessera.Profile of {} samples, {} values>", p.samples, p.values.size());
         });
