@@ -186,7 +186,7 @@ def test_a_number_of_a_tensor():
     x = np.arange(5, dtype=np.float32)
     for found in both(term.model("f32[N]", "f32[]"), x, np.float32(1.5)):
         np.testing.assert_array_equal(found, x * 1.5)
-    with pytest.raises(tessera.Error, match="one element"):
+    with pytest.raises(tessera.Error, match="a single element"):
         term.model("f32[N]", "f32[2]")
 
 
@@ -218,7 +218,7 @@ BAD = {
     "kernel": ("tile", "no such kernel"),
     "arguments": (["out0", "in0", "in0.d1"], "arguments: 3 for 4"),
     "grid": ([], "grid"),
-    "outputs": (["f32[in0.d5, 2]"], "no size of"),
+    "outputs": (["f32[in0.d5, 2]"], "is not a size of"),
 }
 
 
@@ -239,7 +239,7 @@ def test_inputs_are_read_only():
         tl.store(x, 1.0)
         tl.store(y, 1.0)
 
-    with pytest.raises(tessera.Error, match="no output"):
+    with pytest.raises(tessera.Error, match="not an output"):
         triton.op(spoil, triton.Input("f32"), triton.Output("f32", 1), grid=1).model("f32[N]")
 
 
