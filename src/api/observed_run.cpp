@@ -13,6 +13,7 @@ Result<ObservedRun> ObservedRun::create(const Graph& graph, const std::vector<st
     }
     CompileOptions chosen = options;
     if (!chosen.cache) chosen.cache = "";
+    chosen.tier = "fast";  // so many results take long to optimize, and few runs need them
     return ObservedRun(TRY(compile(Model(std::move(copy)), chosen)), outputs);
 }
 
