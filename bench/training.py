@@ -132,7 +132,8 @@ def bert():
     return transformer(n=32, d=768, heads=12, layers=12)
 
 
-def resnet18(n=8):
+def resnet_stem():
+    """A builder, how it makes a normalized convolution, and what the first layers of a ResNet give."""
     b = Builder()
 
     def conv(x, name, a, c, k, stride):
@@ -140,6 +141,11 @@ def resnet18(n=8):
         return b.op("BatchNormalization", y, b.weight(f"{name}.scale", c, value=1), b.weight(f"{name}.bias", c, value=0),
                     b.weight(f"{name}.mean", c, value=0), b.weight(f"{name}.var", c, value=1))
     x = b.op("MaxPool", b.op("Relu", conv("x", "stem", 3, 64, 7, 2)), kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    return b, conv, x
+
+
+def resnet18(n=8):
+    b, conv, x = resnet_stem()
     width = 64
     for stage, c in enumerate((64, 128, 256, 512)):
         for block in range(2):
@@ -170,13 +176,7 @@ def resnet18_64():
 
 
 def resnet50(n=64):
-    b = Builder()
-
-    def conv(x, name, a, c, k, stride):
-        y = b.op("Conv", x, b.weight(f"{name}.weight", c, a, k, k, fan=a * k * k / 2), strides=[stride] * 2, pads=[k // 2] * 4)
-        return b.op("BatchNormalization", y, b.weight(f"{name}.scale", c, value=1), b.weight(f"{name}.bias", c, value=0),
-                    b.weight(f"{name}.mean", c, value=0), b.weight(f"{name}.var", c, value=1))
-    x = b.op("MaxPool", b.op("Relu", conv("x", "stem", 3, 64, 7, 2)), kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    b, conv, x = resnet_stem()
     width, blocks = 64, [(c, 2 if stage and not i else 1, i) for stage, (c, count) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3))) for i in range(count)]
     for c, stride, i in blocks:
         y = b.op("Relu", conv(x, f"c{c}b{i}.1", width, c, 1, 1))
