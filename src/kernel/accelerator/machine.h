@@ -1,0 +1,41 @@
+// The description of an accelerator, read from a JSON file such as machines/tessel.json: every quantity that decides
+// what a program may do and how many cycles it takes. docs/accelerator.md says what each field means.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "kernel/accelerator/instruction.h"
+
+namespace tessera::accelerator {
+
+struct Machine {
+    std::string name;
+    double megahertz = 100;
+    int inputs = 16, outputs = 16;  // the matrix unit: K values of a row of inp, N sums
+    bool alu = true;
+    int inp_rows = 4096, wgt_tiles = 512, acc_rows = 2048, uops = 2048;  // scratchpads
+    int bytes_per_cycle = 16;                                   // of each of the two memory channels, read and write
+    int latency = 40;                                           // cycles from a read request to its first beat
+    int outstanding_reads = 64;                                 // requests that wait for their last beat
+    int load_queue = 16, compute_queue = 16, store_queue = 16;  // instructions
+    int tokens = 64;                                            // that each token queue holds
+    int fetch_burst = 4, fetch_buffer = 16;                     // instructions
+
+    int row_bytes(Scratchpad scratchpad, Element element = Element::Wide) const;  // in memory
+    int rows(Scratchpad scratchpad) const;
+
+    std::string to_json() const;
+    bool operator==(const Machine&) const = default;
+};
+
+// Stages from the issue of a row to the cycle after its write: a row that an Alu instruction reads as `a` or `b` must
+// have been issued this many cycles earlier, else the compute unit waits.
+constexpr int kComputeStages = 7;
+
+// E0110 for text that is not a description, E0212 for a value that no machine can have.
+Result<Machine> parse_machine(const std::string& json, const std::string& source);
+Result<Machine> load_machine(const std::string& path);
+
+}  // namespace tessera::accelerator
