@@ -30,9 +30,12 @@ struct Machine {
     bool operator==(const Machine&) const = default;
 };
 
-// Stages from the issue of a row to the cycle after its write: a row that an Alu instruction reads as `a` or `b` must
-// have been issued this many cycles earlier, else the compute unit waits.
-constexpr int kComputeStages = 7;
+// Cycles from the operand read of a row to that of the first row that can read its result as `a` or `b` of an Alu
+// instruction; the compute unit waits for it. Accumulation into the same row is forwarded and never waits.
+constexpr int kRowLatency = 5;
+
+// Instructions whose requests the load unit sends ahead of the one whose rows it writes.
+constexpr int kLoadsInFlight = 4;
 
 // E0110 for text that is not a description, E0212 for a value that no machine can have.
 Result<Machine> parse_machine(const std::string& json, const std::string& source);
