@@ -19,7 +19,7 @@ quantize
 discover/claim discover/enumerate discover/check discover/prove discover/correct discover
 search
 kernel/ir kernel/interpret kernel/schedule kernel/passes kernel/lower kernel/cpu kernel/gpu kernel/gpu/memory_bound kernel/gpu/attention kernel/gpu/lower
-kernel/accelerator
+kernel/accelerator kernel/accelerator/compile
 kernel/written kernel/from_tile kernel/from_graph
 llvm/targets llvm/intrinsics llvm runtime/devices runtime tune api
 """.split()
