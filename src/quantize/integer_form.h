@@ -1,5 +1,5 @@
-// A graph in QDQ form as one that computes convolutions and matrix products with integers, and pools and bounds of bytes
-// on bytes. What it leaves in floating point stays as it is.
+// A graph in QDQ form as one that computes convolutions and matrix products with integers, and pools and bounds of
+// bytes on bytes. What it leaves in floating point stays as it is.
 #pragma once
 
 #include "graph/graph.h"

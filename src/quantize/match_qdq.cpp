@@ -118,8 +118,8 @@ const Value* before_bounds(const Value* v, Rectified& bounds) {
 std::pair<int64_t, int64_t> byte_bounds(const Rectified& bounds, const ByteQuantization& by) {
     const auto [least, most] = byte_range(by.dtype);
     const auto byte = [&, least = least, most = most](double x) {
-        return int64_t(std::clamp(std::nearbyint(double(float(x / by.scale))) + double(by.zero), double(least),
-                                  double(most)));
+        return int64_t(
+            std::clamp(std::nearbyint(double(float(x / by.scale))) + double(by.zero), double(least), double(most)));
     };
     return {byte(bounds.low), byte(bounds.high)};
 }

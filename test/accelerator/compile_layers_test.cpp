@@ -42,8 +42,15 @@ TEST(CompileLayers, RandomConvolutions) {
             outputs = groups * r.upto(1, 4);
         }
         Value* x = r.input(r.byte_type(), {r.upto(1, 3), channels, least + r.upto(0, 20), least + r.upto(0, 20)});
-        Value* y = r.conv(x, {outputs, kernel, kernel_x, r.upto(1, 3), dilation, groups,
-                              {r.upto(0, 2), r.upto(0, 2), r.upto(0, 2), r.upto(0, 2)}}, r.byte_type());
+        Value* y = r.conv(x,
+                          {outputs,
+                           kernel,
+                           kernel_x,
+                           r.upto(1, 3),
+                           dilation,
+                           groups,
+                           {r.upto(0, 2), r.upto(0, 2), r.upto(0, 2), r.upto(0, 2)}},
+                          r.byte_type());
         if (r.chance(30)) y = r.clip(y);
         r.graph().add_output(y);
         expect_as_evaluated(all[seed % all.size()], r, r.chance(75) ? 2 : 1);
@@ -57,7 +64,8 @@ TEST(CompileLayers, RandomPools) {
         SCOPED_TRACE(fmt::format("seed {}", seed));
         RandomGraph r(seed);
         const int64_t kernel = r.upto(2, 3);
-        Value* x = r.input(r.byte_type(), {r.upto(1, 2), r.upto(1, 70), kernel + r.upto(0, 30), kernel + r.upto(0, 30)});
+        Value* x =
+            r.input(r.byte_type(), {r.upto(1, 2), r.upto(1, 70), kernel + r.upto(0, 30), kernel + r.upto(0, 30)});
         r.graph().add_output(r.max_pool(x, kernel, r.upto(1, 3), r.upto(0, 1)));
         expect_as_evaluated(all[seed % all.size()], r, r.chance(75) ? 2 : 1);
         if (testing::Test::HasFatalFailure()) return;

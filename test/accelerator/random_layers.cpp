@@ -36,14 +36,15 @@ Value* RandomGraph::conv(Value* x, const ConvSizes& s, DType to) {
     for (int64_t o = 0; o < s.outputs; ++o) bias.push_back(int32_t(upto(-terms * 64, terms * 64)));
     const DType from = x->type().tensor().dtype;
     Value* w_scale = chance(80) ? b_.constant(Tensor::of({s.outputs}, scales)) : scale(about);
-    return b_.op("qlinear_conv",
-                 {x, scale(1.0 / 16), zero(from), b_.constant(tensor(DType::i8, {s.outputs, each, s.kernel_y, s.kernel_x})),
-                  w_scale, constant(DType::i8, 0), scale(1), zero(to),
-                  chance(80) ? b_.constant(Tensor::of({s.outputs}, bias)) : nullptr},
-                 {{"pads", Attr(s.pads)},
-                  {"strides", Attr(std::vector<int64_t>{s.stride, s.stride})},
-                  {"dilations", Attr(std::vector<int64_t>{s.dilation, s.dilation})},
-                  {"group", Attr(s.groups)}});
+    return b_.op(
+        "qlinear_conv",
+        {x, scale(1.0 / 16), zero(from), b_.constant(tensor(DType::i8, {s.outputs, each, s.kernel_y, s.kernel_x})),
+         w_scale, constant(DType::i8, 0), scale(1), zero(to),
+         chance(80) ? b_.constant(Tensor::of({s.outputs}, bias)) : nullptr},
+        {{"pads", Attr(s.pads)},
+         {"strides", Attr(std::vector<int64_t>{s.stride, s.stride})},
+         {"dilations", Attr(std::vector<int64_t>{s.dilation, s.dilation})},
+         {"group", Attr(s.groups)}});
 }
 
 Value* RandomGraph::max_pool(Value* x, int64_t kernel, int64_t stride, int64_t pad) {
@@ -70,7 +71,8 @@ Value* RandomGraph::clip(Value* x) {
 
 Value* RandomGraph::product(Value* x, int64_t columns, bool bias) {
     const int64_t depth = *x->type().tensor().shape[1].as_int();
-    Value* sum = b_.op("matmul_integer", {x, b_.constant(tensor(DType::i8, {depth, columns})), zero(x->type().tensor().dtype)});
+    Value* sum =
+        b_.op("matmul_integer", {x, b_.constant(tensor(DType::i8, {depth, columns})), zero(x->type().tensor().dtype)});
     if (!bias) return sum;
     std::vector<int32_t> values;
     for (int64_t i = 0; i < columns; ++i) values.push_back(int32_t(upto(-100000, 100000)));
@@ -93,7 +95,8 @@ Result<std::vector<Tensor>> run_on(const Machine& machine, const Graph& graph, c
     Simulation done = TRY(simulate(machine, compiled.instructions, memory));
     if (simulation) *simulation = std::move(done);
     std::vector<Tensor> outputs;
-    for (size_t i = 0; i < compiled.network.outputs.size(); ++i) outputs.push_back(TRY(read_output(compiled, i, memory)));
+    for (size_t i = 0; i < compiled.network.outputs.size(); ++i)
+        outputs.push_back(TRY(read_output(compiled, i, memory)));
     return outputs;
 }
 

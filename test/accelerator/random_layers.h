@@ -22,7 +22,9 @@ class RandomGraph {
 
     Value* input(DType t, Sizes sizes);
     Tensor tensor(DType t, Sizes sizes);  // of random bits
-    Value* zero(DType t) { return chance(30) ? constant(t, 0) : constant(t, t == DType::u8 ? upto(0, 255) : upto(-128, 127)); }
+    Value* zero(DType t) {
+        return chance(30) ? constant(t, 0) : constant(t, t == DType::u8 ? upto(0, 255) : upto(-128, 127));
+    }
     Value* constant(DType t, int64_t value);
     Value* scale(double about) { return b_.constant(Tensor::scalar(float(about * double(upto(50, 200)) / 100))); }
 

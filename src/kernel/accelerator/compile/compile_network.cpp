@@ -122,8 +122,7 @@ void write_input(const CompiledNetwork& compiled, size_t i, const Tensor& tensor
     CHECK(tensor.elements() == is.batch * is.channels * is.height * is.width, "an input of {} elements",
           tensor.elements());
     for (const Network::Windows& windows : network.windows)
-        if (windows.of == value)
-            write_windows(windows, is, compiled.places[size_t(windows.value)], tensor, memory);
+        if (windows.of == value) write_windows(windows, is, compiled.places[size_t(windows.value)], tensor, memory);
     const Place& to = compiled.places[size_t(value)];
     const bool used = std::any_of(network.layers.begin(), network.layers.end(), [&](const Layer& layer) {
         const std::vector<int> values = values_of(layer);
@@ -131,7 +130,8 @@ void write_input(const CompiledNetwork& compiled, size_t i, const Tensor& tensor
     });
     if (!used) return;
     const auto* bytes = static_cast<const uint8_t*>(tensor.data());
-    for_each_element(is, [&](int64_t n, int64_t c, int64_t y, int64_t x) { memory[size_t(offset(to, n, c, y, x))] = *bytes++; });
+    for_each_element(
+        is, [&](int64_t n, int64_t c, int64_t y, int64_t x) { memory[size_t(offset(to, n, c, y, x))] = *bytes++; });
 }
 
 Result<Tensor> read_output(const CompiledNetwork& compiled, size_t i, const std::vector<uint8_t>& memory) {

@@ -8,19 +8,19 @@ namespace tessera::accelerator {
 
 struct CompiledLayer {
     std::string name, op, plan;
-    size_t first = 0, end = 0;             // instructions
-    int64_t macs = 0, matrix_rows = 0;     // multiply-accumulates that the layer needs; rows of the matrix unit
-    int64_t least_bytes = 0;               // values and weights, each once
+    size_t first = 0, end = 0;          // instructions
+    int64_t macs = 0, matrix_rows = 0;  // multiply-accumulates that the layer needs; rows of the matrix unit
+    int64_t least_bytes = 0;            // values and weights, each once
 };
 
 struct CompiledNetwork {
     Machine machine;
-    Network network;  // without weights
-    std::vector<Place> places;             // of its values
+    Network network;            // without weights
+    std::vector<Place> places;  // of its values
     std::vector<CompiledLayer> layers;
     std::vector<Instruction> instructions;
-    std::vector<uint8_t> image;            // memory before the first run, the program in it
-    uint32_t program = 0;                  // address
+    std::vector<uint8_t> image;  // memory before the first run, the program in it
+    uint32_t program = 0;        // address
 };
 
 struct NetworkOptions {

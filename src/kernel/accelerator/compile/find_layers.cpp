@@ -121,7 +121,8 @@ class Finder {
         const Value *w_scale = conv.input(4), *bias = conv.input(8);
         if (!x_scale || !y_scale || !x_zero || w_zero != 0 || !y_zero || !w_scale->is_constant() ||
             !known_weights(conv.input(3)) || (bias && !bias->is_constant()))
-            return refuse(conv, "its weights, scales or zero points are not constants, or its weights have zero points");
+            return refuse(conv,
+                          "its weights, scales or zero points are not constants, or its weights have zero points");
         const auto window = window_of(weight_window(conv.view(), 0, 3));
         if (!window) return refuse(conv, "its window is too large");
         const Tensor& w = *conv.input(3)->tensor();
@@ -235,15 +236,16 @@ class Finder {
         const auto a = match_dequantized(sum->node()->input(0)), b = match_dequantized(sum->node()->input(1));
         if (!a || !b || a->bytes->is_constant() || b->bytes->is_constant()) return;
         if (!machine_.alu) return refuse(root, "the accelerator has no vector ALU");
-        const auto at_a = activation_of(*a->bytes), at_b = activation_of(*b->bytes), out = activation_of(*root.output());
+        const auto at_a = activation_of(*a->bytes), at_b = activation_of(*b->bytes),
+                   out = activation_of(*root.output());
         if (!at_a || !at_b || !out) return refuse(root, "its sizes are not constants");
         const auto like = [&](const Activation& v) {
             return v.batch == out->batch && v.channels == out->channels && v.height == out->height &&
                    v.width == out->width;
         };
         if (!like(*at_a) || !like(*at_b)) return refuse(root, "it broadcasts");
-        Addition made{.sum = {.a = {a->by.scale, a->by.zero}, .b = {b->by.scale, b->by.zero},
-                              .y = {y->scale, y->zero}}};
+        Addition made{
+            .sum = {.a = {a->by.scale, a->by.zero}, .b = {b->by.scale, b->by.zero}, .y = {y->scale, y->zero}}};
         std::tie(made.sum.low, made.sum.high) = byte_bounds(bounds, *y);
         add(root, *sum->node(), {a->bytes, b->bytes}, {*at_a, *at_b}, *out, "add", std::move(made));
     }
@@ -251,8 +253,8 @@ class Finder {
     template <typename Work>
     void add(Node& root, const Node& named, std::vector<Value*> inputs, std::vector<Activation> types, Activation out,
              const char* op, Work work) {
-        found_.layers.push_back({&root, std::move(inputs), std::move(types), root.output(), out,
-                                 Layer{label(named), op, std::move(work)}});
+        found_.layers.push_back(
+            {&root, std::move(inputs), std::move(types), root.output(), out, Layer{label(named), op, std::move(work)}});
     }
 
     const Graph& graph_;

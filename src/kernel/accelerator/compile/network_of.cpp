@@ -94,7 +94,8 @@ class NetworkBuilder {
     // An input with fewer channels than the matrix unit has: the host writes it with its windows as channels.
     Status take_windows(Conv& conv) {
         const Activation in = network_.values[size_t(conv.input)], out = network_.values[size_t(conv.output)];
-        const bool is_input = std::find(network_.inputs.begin(), network_.inputs.end(), conv.input) != network_.inputs.end();
+        const bool is_input =
+            std::find(network_.inputs.begin(), network_.inputs.end(), conv.input) != network_.inputs.end();
         const int64_t taps = conv.window.kernel_y * conv.window.kernel_x;
         if (!is_input || conv.groups != 1 || taps == 1 || in.channels >= machine_.inputs) return {};
         const int made = int(network_.values.size());
@@ -115,7 +116,9 @@ class NetworkBuilder {
 
 }  // namespace
 
-Result<Network> network_of(const Graph& graph, const Machine& machine) { return NetworkBuilder(graph, machine).build(); }
+Result<Network> network_of(const Graph& graph, const Machine& machine) {
+    return NetworkBuilder(graph, machine).build();
+}
 
 Result<bool> leave_rescaling(Graph& graph) {
     Builder b(graph, "leave_rescaling");
@@ -132,7 +135,8 @@ Result<bool> leave_rescaling(Graph& graph) {
         std::vector<float> factors;
         for (float s : scales) factors.push_back(in * s / out);
         const auto channels = int64_t(factors.size());
-        Value* sum = b.op("conv_integer", {node->input(0), node->input(3), node->input(2), node->input(5)}, node->attrs());
+        Value* sum =
+            b.op("conv_integer", {node->input(0), node->input(3), node->input(2), node->input(5)}, node->attrs());
         if (Value* bias = node->input(8)) {
             if (!bias->is_constant()) continue;
             const int64_t count = bias->tensor()->elements();

@@ -11,7 +11,8 @@ constexpr int64_t kMostLines = 255, kInstructionCycles = 12;  // rows of padding
 // Of so many, the sizes of parts that differ in how many parts there are.
 std::vector<int64_t> parts_of(int64_t n) {
     std::set<int64_t> sizes;
-    for (int64_t count = 1; count <= n; count = count < 8 ? count + 1 : count + count / 4) sizes.insert(parts(n, count));
+    for (int64_t count = 1; count <= n; count = count < 8 ? count + 1 : count + count / 4)
+        sizes.insert(parts(n, count));
     sizes.insert(1);
     return {sizes.rbegin(), sizes.rend()};
 }
@@ -29,7 +30,11 @@ class Planner {
                 for (int64_t y : parts_of(shape_.height))
                     for (int64_t x : parts_of(shape_.width))
                         for (bool stay : {true, false}) {
-                            ConvPlan p{.tile_y = y, .tile_x = x, .blocks = blocks, .depth = depth, .weights_stay = stay,
+                            ConvPlan p{.tile_y = y,
+                                       .tile_x = x,
+                                       .blocks = blocks,
+                                       .depth = depth,
+                                       .weights_stay = stay,
                                        .contexts = contexts_};
                             if (!place(p)) continue;
                             p.cycles = estimate(p);
@@ -52,8 +57,7 @@ class Planner {
         if (shape_.grouped())
             for (int64_t o = 0; o < shape_.output_blocks; o += p.blocks) {
                 const int64_t last = std::min(o + p.blocks, shape_.output_blocks) - 1;
-                p.input_planes = std::max(
-                    p.input_planes, shape_.first_of(last) + shape_.depth - shape_.first_of(o));
+                p.input_planes = std::max(p.input_planes, shape_.first_of(last) + shape_.depth - shape_.first_of(o));
             }
         const bool one_chunk = p.depth == shape_.depth, all_blocks = p.blocks >= shape_.output_blocks;
         const bool one_place = p.tile_y >= shape_.height && p.tile_x >= shape_.width && shape_.batch == 1;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "kernel/accelerator/compile/write_layers.h"
@@ -53,9 +54,16 @@ class ConvWriter {
                   .depth = parts(inputs, k),
                   .first = {},
                   .window = conv_.window,
-                  .alu_rows = wide() ? 0 : conv_.rest ? 4 : 1,
+                  .alu_rows = wide()       ? 0
+                              : conv_.rest ? 4
+                                           : 1,
                   .rest = conv_.rest.has_value(),
                   .output_bytes = int(n * to_.element())};
+        // A window of one place need not load those between.
+        if (Window& w = shape_.window; w.kernel_y == 1 && w.kernel_x == 1 && w.top == 0 && w.left == 0) {
+            step_y_ = std::exchange(w.stride_y, 1);
+            step_x_ = std::exchange(w.stride_x, 1);
+        }
         if (conv_.groups == 1) return;
         const int64_t group_in = inputs / conv_.groups, group_out = outputs / conv_.groups;
         int64_t depth = 1;
@@ -83,10 +91,12 @@ class ConvWriter {
             for (int64_t c = 0; c < group_in; ++c) {
                 const int64_t channel = o / group_out * group_in + c, block = o / n;
                 const int64_t plane = channel / k - shape_.first_of(block);
-                CHECK(plane >= 0 && plane < shape_.depth, "a group's input channel {} lies outside of its blocks", channel);
+                CHECK(plane >= 0 && plane < shape_.depth, "a group's input channel {} lies outside of its blocks",
+                      channel);
                 for (int64_t t = 0; t < taps; ++t) {
                     const int64_t tile = (block * shape_.depth + plane) * taps + t;
-                    packed[size_t((tile * n + o % n) * k + channel % k)] = uint8_t(w[size_t((o * group_in + c) * taps + t)]);
+                    packed[size_t((tile * n + o % n) * k + channel % k)] =
+                        uint8_t(w[size_t((o * group_in + c) * taps + t)]);
                 }
             }
         weights_ = TRY(writer_.place(packed));
@@ -102,7 +112,7 @@ class ConvWriter {
     }
 
     Status choose_uops() {
-        const Window& w = conv_.window;
+        const Window& w = shape_.window;
         std::vector<Uop> sums, tiles;
         const int64_t plane = plan_.input_y * plan_.input_x;
         for (int64_t i = 0; i < plan_.depth; ++i)
@@ -155,8 +165,12 @@ class ConvWriter {
             if (context_.first) load_dummy(context_, loads);
             TRY(writer_.load_uops(loads));
             const int64_t row = machine_.outputs * 4, count = first_tile_row_;
-            loads.push_back({.tokens = {}, .op = Load{.to = Scratchpad::Acc, .address = parameters_, .row = 0,
-                                                      .x = uint16_t(count), .x_stride = uint32_t(row)}});
+            loads.push_back({.tokens = {},
+                             .op = Load{.to = Scratchpad::Acc,
+                                        .address = parameters_,
+                                        .row = 0,
+                                        .x = uint16_t(count),
+                                        .x_stride = uint32_t(row)}});
         }
         const bool same_weights = before && before->block == c.block && before->depth == c.depth;
         if (!same_weights) {
@@ -176,7 +190,7 @@ class ConvWriter {
                                 before->depth == c.depth && (!shape_.grouped() || before->block == c.block);
         if (!same_input) {
             input_slot_ = before ? (input_slot_ + 1) % plan_.input_slots : 0;
-            const Window& w = conv_.window;
+            const Window& w = shape_.window;
             const Box box{.image = c.image,
                           .plane = plane_of(c),
                           .planes = planes_of(c),
@@ -185,7 +199,9 @@ class ConvWriter {
                           .height = plan_.input_y,
                           .width = plan_.input_x,
                           .pitch_y = plan_.input_y,
-                          .pitch_x = plan_.input_x};
+                          .pitch_x = plan_.input_x,
+                          .step_y = step_y_,
+                          .step_x = step_x_};
             writer_.load(loads, Scratchpad::Inp, input_slot_ * plan_.input_rows(), from_, box, conv_.input_zero);
         }
         if (c.last && conv_.rest)
@@ -197,8 +213,15 @@ class ConvWriter {
     }
 
     Box box_of(const Chunk& c) const {
-        return {.image = c.image, .plane = c.block, .planes = c.blocks, .y = c.y, .x = c.x, .height = c.height,
-                .width = c.width, .pitch_y = plan_.tile_y, .pitch_x = plan_.tile_x};
+        return {.image = c.image,
+                .plane = c.block,
+                .planes = c.blocks,
+                .y = c.y,
+                .x = c.x,
+                .height = c.height,
+                .width = c.width,
+                .pitch_y = plan_.tile_y,
+                .pitch_x = plan_.tile_x};
     }
     int64_t weight_row(int slot) const { return slot * plan_.blocks * plan_.depth * shape_.taps(); }
     int64_t tile_row(const Chunk& c) const {
@@ -208,7 +231,7 @@ class ConvWriter {
     void compute(int64_t s) {
         const Chunk& c = chunks_[size_t(s)];
         const auto [input_slot, weight_slot] = slots_[size_t(s)];
-        const Window& w = conv_.window;
+        const Window& w = shape_.window;
         std::vector<Instruction> sums, rest;
         for (int64_t b = 0; b < c.blocks; ++b) {
             const int64_t plane = shape_.first_of(c.block + b) - shape_.first_of(c.block);
@@ -268,6 +291,7 @@ class ConvWriter {
     const Place &from_, &to_;
     ConvShape shape_{};
     ConvPlan plan_;
+    int64_t step_y_ = 1, step_x_ = 1;  // of the input's lines and pixels
     uint32_t weights_ = 0, parameters_ = 0;
     int64_t bias_row_ = 0, scale_row_ = 0, first_tile_row_ = 0, tiles_ = 0, rows_ = 0;
     uint16_t sum_uops_ = 0, tile_uops_ = 0;

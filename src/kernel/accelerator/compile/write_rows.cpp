@@ -52,8 +52,15 @@ std::vector<RowTile> tiles_of(const Place& to, const RowPlan& plan, const Machin
 }
 
 Box box_of(const RowTile& t, const RowPlan& plan) {
-    return {.image = t.image, .plane = t.block, .planes = t.blocks, .y = t.y, .x = t.x, .height = t.height,
-            .width = t.width, .pitch_y = plan.height, .pitch_x = plan.width};
+    return {.image = t.image,
+            .plane = t.block,
+            .planes = t.blocks,
+            .y = t.y,
+            .x = t.x,
+            .height = t.height,
+            .width = t.width,
+            .pitch_y = plan.height,
+            .pitch_x = plan.width};
 }
 
 // Loads, computes and stores each tile; `load` and `compute` take the tile and the first row of its context.
@@ -128,11 +135,10 @@ std::vector<Instruction> sum_instructions(const Sum& sum, const AccTile& tile, i
 int64_t dummy_row(const Machine& machine) { return machine.acc_rows - 1; }
 
 void load_dummy(const LayerContext& context, std::vector<Instruction>& loads) {
-    loads.push_back({.tokens = {}, .op = Load{.to = Scratchpad::Acc,
-                                              .row = uint16_t(dummy_row(context.writer.machine())),
-                                              .x = 0,
-                                              .y = 1,
-                                              .left = 1}});
+    loads.push_back(
+        {.tokens = {},
+         .op = Load{
+             .to = Scratchpad::Acc, .row = uint16_t(dummy_row(context.writer.machine())), .x = 0, .y = 1, .left = 1}});
 }
 
 Result<WrittenLayer> write_pool(const LayerContext& context, const MaxPool& pool) {
@@ -140,9 +146,8 @@ Result<WrittenLayer> write_pool(const LayerContext& context, const MaxPool& pool
     const Window& w = pool.window;
     const auto input_y = [&](int64_t y) { return (y - 1) * w.stride_y + (w.kernel_y - 1) * w.dilation_y + 1; };
     const auto input_x = [&](int64_t x) { return (x - 1) * w.stride_x + (w.kernel_x - 1) * w.dilation_x + 1; };
-    const RowPlan plan =
-        TRY(plan_rows(to, context.writer.machine(), context.contexts,
-                      [&](int64_t y, int64_t x) { return y * x + input_y(y) * input_x(x); }));
+    const RowPlan plan = TRY(plan_rows(to, context.writer.machine(), context.contexts,
+                                       [&](int64_t y, int64_t x) { return y * x + input_y(y) * input_x(x); }));
     const int64_t pixels = plan.height * plan.width, in_x = input_x(plan.width), in_y = input_y(plan.height);
     std::vector<Uop> list;
     for (int64_t b = 0; b < plan.blocks; ++b) list.push_back({uint16_t(b * pixels), uint16_t(b * in_x * in_y), 0});
@@ -181,8 +186,8 @@ Result<WrittenLayer> write_pool(const LayerContext& context, const MaxPool& pool
 
 Result<WrittenLayer> write_addition(const LayerContext& context, const Addition& addition) {
     const Place& to = context.places[size_t(addition.output)];
-    const RowPlan plan = TRY(plan_rows(to, context.writer.machine(), context.contexts,
-                                       [](int64_t y, int64_t x) { return 2 * y * x; }));
+    const RowPlan plan =
+        TRY(plan_rows(to, context.writer.machine(), context.contexts, [](int64_t y, int64_t x) { return 2 * y * x; }));
     const int64_t pixels = plan.height * plan.width;
     std::vector<Uop> list;
     for (int64_t b = 0; b < plan.blocks; ++b) list.push_back({uint16_t(b * pixels), uint16_t(b * pixels), uint16_t(b)});

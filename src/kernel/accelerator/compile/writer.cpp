@@ -70,8 +70,12 @@ Status Writer::load_uops(std::vector<Instruction>& loads) {
             bytes.insert(bytes.end(), encoded.begin(), encoded.end());
         }
         const uint32_t address = TRY(place(bytes));
-        loads.push_back({.tokens = {}, .op = Load{.to = Scratchpad::Uop, .address = address, .row = u16(at),
-                                                  .x = u16(int64_t(list.size())), .x_stride = kUopBytes}});
+        loads.push_back({.tokens = {},
+                         .op = Load{.to = Scratchpad::Uop,
+                                    .address = address,
+                                    .row = u16(at),
+                                    .x = u16(int64_t(list.size())),
+                                    .x_stride = kUopBytes}});
         cached_.emplace_back(std::move(list), at);
     }
     wanted_.clear();
@@ -82,12 +86,12 @@ void Writer::load(std::vector<Instruction>& loads, Scratchpad to, int64_t row, c
                   int64_t padding) const {
     const int64_t lanes = to == Scratchpad::Inp ? machine_.inputs : machine_.outputs;
     const int64_t rows = from.lanes / lanes;  // of a block
-    const Clipped y = clip(box.y, box.height, from.is.height, box.pitch_y);
-    const Clipped x = clip(box.x, box.width, from.is.width, box.pitch_x);
+    const Clipped y = clip(box.y, box.height, parts(from.is.height, box.step_y), box.pitch_y);
+    const Clipped x = clip(box.x, box.width, parts(from.is.width, box.step_x), box.pitch_x);
     Load each{.to = to, .pad_value = uint8_t(padding), .x = u16(x.size), .y = u16(y.size)};
     if (to == Scratchpad::Acc) each.element = from.is.dtype == DType::u8 ? Element::Uint8 : Element::Int8;
-    each.x_stride = uint32_t(from.pixel());
-    each.y_stride = uint32_t(from.line());
+    each.x_stride = uint32_t(from.pixel() * box.step_x);
+    each.y_stride = uint32_t(from.line() * box.step_y);
     each.top = u8(y.before);
     each.bottom = u8(y.after);
     each.left = u8(x.before);
@@ -95,8 +99,8 @@ void Writer::load(std::vector<Instruction>& loads, Scratchpad to, int64_t row, c
     const auto add = [&](int64_t plane, int64_t count, int64_t at) {
         Load l = each;
         const int64_t block = box.image * from.blocks() + plane / rows;
-        l.address = from.address + uint32_t(block * from.plane() + y.from * from.line() + x.from * from.pixel() +
-                                            plane % rows * lanes * from.element());
+        l.address = from.address + uint32_t(block * from.plane() + y.from * box.step_y * from.line() +
+                                            x.from * box.step_x * from.pixel() + plane % rows * lanes * from.element());
         l.row = u16(at);
         l.z = u16(count);
         l.z_stride = uint32_t(from.plane());
@@ -156,8 +160,8 @@ void Writer::add_stores(std::vector<Instruction> stores, bool give_back) {
 void Writer::barrier(int64_t dummy) {
     Instruction wait{.tokens = {.pop_next = true, .push_previous = true}, .op = Gemm{}};
     if (machine_.alu)
-        wait.op = Alu{.op = AluOp::Min, .dst = {.base = u16(dummy)}, .a = {.base = u16(dummy)},
-                      .b = SecondOperand::Immediate};
+        wait.op = Alu{
+            .op = AluOp::Min, .dst = {.base = u16(dummy)}, .a = {.base = u16(dummy)}, .b = SecondOperand::Immediate};
     else
         wait.op = Gemm{.acc = {.base = u16(dummy)}, .init = Init::Always};
     program_.push_back(wait);

@@ -27,6 +27,7 @@ struct Box {
     int64_t image = 0, plane = 0, planes = 1;
     int64_t y = 0, x = 0, height = 1, width = 1;  // to load, or to store
     int64_t pitch_y = 1, pitch_x = 1;             // of the box in the scratchpad
+    int64_t step_y = 1, step_x = 1;               // of the value, every so many lines and pixels are the box's
 };
 
 class Writer {
@@ -63,7 +64,7 @@ class Writer {
     const Machine& machine_;
     std::vector<uint8_t> image_;
     std::vector<Instruction> program_;
-    std::vector<std::pair<std::vector<Uop>, int64_t>> cached_;  // where they begin
+    std::vector<std::pair<std::vector<Uop>, int64_t>> cached_;                   // where they begin
     std::vector<std::pair<std::vector<Uop>, int64_t>> wanted_ = {{{Uop{}}, 0}};  // entry 0 adds nothing
     int64_t next_uop_ = 1;
 };
