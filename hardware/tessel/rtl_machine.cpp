@@ -18,7 +18,8 @@ uint8_t* bytes_of(T& port) {
 
 }  // namespace
 
-// Serves read requests in order, a beat a cycle, the first one `latency` cycles after the request. Writes are taken at once.
+// Serves read requests in order, a beat a cycle, the first one `latency` cycles after the request. Writes are taken at
+// once.
 struct RtlMachine::Port {
     struct Request {
         uint64_t address;

@@ -258,8 +258,7 @@ struct Generator {
             const int64_t low = std::min<int64_t>(i, 0) + std::min<int64_t>(j, 0);
             const int64_t high = std::max<int64_t>(i, 0) + std::max<int64_t>(j, 0) + most;
             const int64_t room = int64_t(w.count) - 2 - (high - low);
-            if (room >= 0)
-                return {uint16_t(w.first + 1 - low + between(0, room)), uint16_t(outer), uint16_t(inner)};
+            if (room >= 0) return {uint16_t(w.first + 1 - low + between(0, room)), uint16_t(outer), uint16_t(inner)};
             outer /= 2;
             inner /= 2;
         }
@@ -298,7 +297,8 @@ struct Generator {
         a.b = SecondOperand(below(sums ? 3 : 2));
         if (a.b == SecondOperand::Row) {
             uint16_t most = 0;
-            for (uint32_t u = a.loop.uop; u < uint32_t(a.loop.uop) + a.loop.uops; ++u) most = std::max(most, uops[u].wgt);
+            for (uint32_t u = a.loop.uop; u < uint32_t(a.loop.uop) + a.loop.uops; ++u)
+                most = std::max(most, uops[u].wgt);
             const Window& w = window(Scratchpad::Acc);
             a.row = uint16_t(w.first + 1 + below(w.count - 1 - most));
         } else if (a.b == SecondOperand::Immediate) {
@@ -318,8 +318,9 @@ struct Generator {
         made.memory.resize(kMemoryBytes);
         for (uint32_t at = 0; at < kUops; at += 4) {
             const uint64_t kind = below(4);
-            const uint32_t word = kind == 0 ? some_float() : kind == 1 ? uint32_t(between(-5000, 5000))
-                                                                       : uint32_t(random.bits(drawn++));
+            const uint32_t word = kind == 0   ? some_float()
+                                  : kind == 1 ? uint32_t(between(-5000, 5000))
+                                              : uint32_t(random.bits(drawn++));
             std::memcpy(&made.memory[at], &word, 4);
         }
     }

@@ -35,6 +35,18 @@ struct AccessCheck {
         return Error(Code::E0212, "the instruction has no rows; every instruction needs at least one").at(where());
     }
 
+    Status neighbors() const {
+        const Tokens& k = instruction.tokens;
+        const Unit unit = instruction.unit();
+        if (unit == Unit::Load && (k.pop_previous || k.push_previous))
+            return Error(Code::E0212, "no unit comes before load, and the instruction exchanges tokens with it")
+                .at(where());
+        if (unit == Unit::Store && (k.pop_next || k.push_next))
+            return Error(Code::E0212, "no unit comes after store, and the instruction exchanges tokens with it")
+                .at(where());
+        return {};
+    }
+
     Status check(const Load& l) const {
         const uint64_t width = uint64_t(l.left) + l.x + l.right, height = uint64_t(l.top) + l.y + l.bottom;
         if (width * height * l.z == 0) return no_rows();
@@ -107,6 +119,7 @@ struct AccessCheck {
 Status check_accesses(const Machine& machine, const Instruction& instruction, size_t index, const Uop* uops,
                       uint64_t memory_bytes) {
     const AccessCheck c{machine, instruction, index, uops, memory_bytes};
+    TRY(c.neighbors());
     return std::visit([&](const auto& op) { return c.check(op); }, instruction.op);
 }
 
