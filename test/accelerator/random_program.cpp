@@ -18,7 +18,7 @@ constexpr uint32_t kInputs = 0, kInputBytes = 1 << 16, kOutputs = kInputBytes, k
 constexpr uint32_t kMemoryBytes = 1 << 17;
 constexpr uint32_t kUops = kOutputs + kOutputBytes;  // the micro-ops in memory; the program follows them
 
-struct Window {  // of a scratchpad: the rows that the program uses
+struct RowRange {  // of a scratchpad: the rows that the program uses
     uint32_t first = 0, count = 0;
 };
 
@@ -29,8 +29,8 @@ struct Generator {
     RandomStream random;
     uint64_t drawn = 0;
     RandomProgram made;
-    std::array<Window, 4> windows;  // by Scratchpad
-    std::vector<Uop> uops;          // the scratchpad's content, by entry; the first of the window is all 0
+    std::array<RowRange, 4> windows;  // by Scratchpad
+    std::vector<Uop> uops;            // the scratchpad's content, by entry; the first of the window is all 0
 
     // What is known to have ended when an instruction starts, and ends with it: instructions of each unit, from 1.
     using Clock = std::array<int64_t, 3>;
@@ -48,7 +48,7 @@ struct Generator {
     uint64_t below(uint64_t n) { return random.bits(drawn++) % n; }
     int64_t between(int64_t low, int64_t high) { return low + int64_t(below(uint64_t(high - low + 1))); }
     bool chance(int percent) { return below(100) < uint64_t(percent); }
-    Window& window(Scratchpad s) { return windows[size_t(s)]; }
+    RowRange& window(Scratchpad s) { return windows[size_t(s)]; }
 
     // ---- Conflicts
     static constexpr uint64_t kLine = 16;
@@ -170,13 +170,13 @@ struct Generator {
 
     // ---- Instructions
     // A row range of a window without its first row, which is the relays'.
-    Window part(Scratchpad s, uint64_t most) {
-        const Window& w = window(s);
+    RowRange part(Scratchpad s, uint64_t most) {
+        const RowRange& w = window(s);
         const uint64_t count = 1 + below(std::min<uint64_t>(most, w.count - 1));
         return {uint32_t(w.first + 1 + below(w.count - count)), uint32_t(count)};
     }
 
-    Load load(Scratchpad to, Window rows) {
+    Load load(Scratchpad to, RowRange rows) {
         Load l;
         l.to = to;
         l.row = uint16_t(rows.first);
@@ -219,7 +219,7 @@ struct Generator {
     Store store() {
         Store s;
         s.element = Element(below(3));
-        const Window rows = part(Scratchpad::Acc, 48);
+        const RowRange rows = part(Scratchpad::Acc, 48);
         s.x = uint16_t(1 + below(rows.count));
         s.y = uint16_t(1 + below(rows.count / s.x));
         s.y_pitch = chance(70) ? s.x : uint16_t(below(s.x + 1u));
@@ -237,7 +237,7 @@ struct Generator {
 
     Loop loop() {
         Loop l;
-        const Window& w = window(Scratchpad::Uop);
+        const RowRange& w = window(Scratchpad::Uop);
         l.uops = uint16_t(1 + below(std::min<uint32_t>(w.count, chance(50) ? 2 : 9)));
         l.uop = uint16_t(w.first + below(w.count - l.uops + 1));
         l.outer = uint16_t(1 + below(8));
@@ -247,7 +247,7 @@ struct Generator {
 
     // An operand all of whose rows are within the window. Strides may be negative.
     Operand operand(Scratchpad s, const Loop& l, uint16_t Uop::*offset) {
-        const Window& w = window(s);
+        const RowRange& w = window(s);
         int64_t most = 0;
         for (uint32_t u = l.uop; u < uint32_t(l.uop) + l.uops; ++u) most = std::max<int64_t>(most, uops[u].*offset);
         int64_t outer = between(-4, 8), inner = between(-2, 3);
@@ -299,7 +299,7 @@ struct Generator {
             uint16_t most = 0;
             for (uint32_t u = a.loop.uop; u < uint32_t(a.loop.uop) + a.loop.uops; ++u)
                 most = std::max(most, uops[u].wgt);
-            const Window& w = window(Scratchpad::Acc);
+            const RowRange& w = window(Scratchpad::Acc);
             a.row = uint16_t(w.first + 1 + below(w.count - 1 - most));
         } else if (a.b == SecondOperand::Immediate) {
             a.immediate = is_float(a.op) ? some_float() : uint32_t(between(-300, 300));
@@ -328,7 +328,7 @@ struct Generator {
     void load_windows() {
         for (Scratchpad s : {Scratchpad::Uop, Scratchpad::Wgt, Scratchpad::Inp, Scratchpad::Acc}) {
             const uint32_t most = s == Scratchpad::Wgt ? 12 : s == Scratchpad::Uop ? 20 : 90;
-            Window& w = window(s);
+            RowRange& w = window(s);
             w.count = uint32_t(between(most / 2, most));
             w.first = uint32_t(below(uint64_t(m.rows(s)) - w.count + 1));
             Load l;
@@ -342,7 +342,7 @@ struct Generator {
         }
     }
 
-    void make_uops(const Window& w) {
+    void make_uops(const RowRange& w) {
         uops.resize(size_t(m.uops));
         for (uint32_t u = 1; u < w.count; ++u)
             uops[w.first + u] = {uint16_t(below(16)), uint16_t(below(16)), uint16_t(below(4))};
