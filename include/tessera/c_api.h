@@ -7,9 +7,9 @@
  *     if (!error) error = tessera_compile(model, NULL, &executable);
  *     if (error) { fputs(tessera_error_text(error), stderr); tessera_error_free(error); }
  *
- * A function that can fail returns an error, or NULL for success; its results are written through pointers, and are NULL
- * after an error. What a function returns belongs to the object it was asked of, unless a matching _free takes it. All
- * _free functions accept NULL. Different threads may use the same model or executable at the same time. */
+ * A function that can fail returns an error, or NULL for success. It writes its results through pointers, and sets them
+ * to NULL after an error. Free what has a _free function; every other pointer that a function returns is owned by its
+ * argument and valid as long as that. All _free functions accept NULL. Models and executables are thread-safe. */
 #ifndef TESSERA_C_API_H
 #define TESSERA_C_API_H
 
@@ -38,7 +38,7 @@ enum {
     TESSERA_I16 = 5,
     TESSERA_I32 = 6,
     TESSERA_I64 = 7,
-    TESSERA_STRING = 8, /* of a port; tensors of strings cannot be passed */
+    TESSERA_STRING = 8, /* the type of a port only: string tensors cannot be passed */
     TESSERA_BOOL = 9,
     TESSERA_F16 = 10,
     TESSERA_F64 = 11,
@@ -59,45 +59,45 @@ enum {
     TESSERA_I2 = 26
 };
 
-/* Bytes of one element in memory; 0 for strings and for numbers that are no element type. */
+/* The size of an element in memory, in bytes; 0 for strings and for values that are not an element type. */
 size_t tessera_dtype_bytes(tessera_dtype dtype);
 
-const char* tessera_version(void);     /* of the library: "0.1.0" */
-int32_t tessera_c_api_version(void);   /* TESSERA_C_API_VERSION of the library that runs */
+const char* tessera_version(void);     /* the version of the loaded library: "0.1.0" */
+int32_t tessera_c_api_version(void);   /* its TESSERA_C_API_VERSION */
 
 /* ---- errors */
 
 const char* tessera_error_code(const tessera_error* error);    /* "E0101": docs/errors.md explains each */
 const char* tessera_error_message(const tessera_error* error); /* one line */
-const char* tessera_error_text(const tessera_error* error);    /* with code, location, note and hint */
+const char* tessera_error_text(const tessera_error* error);    /* the message with code, location, note and hint */
 void tessera_error_free(tessera_error* error);
 
 /* ---- models */
 
 tessera_error* tessera_model_load(const char* path, tessera_model** model);
-/* An ONNX file in memory, which is not needed after the call. */
+/* Loads an ONNX file from memory. The bytes may be freed after the call. */
 tessera_error* tessera_model_from_onnx(const void* bytes, size_t size, tessera_model** model);
 void tessera_model_free(tessera_model* model);
 
 /* ---- compiling */
 
 typedef struct tessera_compile_options {
-    size_t size;           /* of this struct; tessera_compile_options_init sets it, and all others to their defaults */
+    size_t size;           /* sizeof this struct; tessera_compile_options_init sets it, and the defaults below */
     const char* target;    /* "host", "cuda", ... */
     const char* precision; /* "default", "strict" or "fast" */
     const char* tier;      /* "full", "fast" or "auto" */
-    const char* cache;     /* folder of the code cache; NULL: the user's; "": none */
+    const char* cache;     /* folder of the code cache; NULL: the user's default; "": no cache */
     int32_t threads;       /* maximum for a run; 0: one for each core */
-    const volatile int32_t* cancel; /* another thread sets it to another number than 0 to stop with E0410; or NULL */
+    const volatile int32_t* cancel; /* set it to nonzero from another thread to stop with E0410; may be NULL */
 } tessera_compile_options;
 
 void tessera_compile_options_init(tessera_compile_options* options);
 
-/* The model may be freed afterwards. NULL options: the defaults. */
+/* Options may be NULL for the defaults. The model may be freed after the call. */
 tessera_error* tessera_compile(const tessera_model* model, const tessera_compile_options* options,
                                tessera_executable** executable);
-/* One file for this processor and this build of Tessera, and back. A file for another one is recompiled if the model
- * it was made from is found. */
+/* Saves to one file and loads from it. The file is for this processor and this build of Tessera; on others, loading
+ * recompiles the model, if its file is found. */
 tessera_error* tessera_executable_save(const tessera_executable* executable, const char* path);
 tessera_error* tessera_executable_load(const char* path, tessera_executable** executable);
 void tessera_executable_free(tessera_executable* executable);
@@ -108,15 +108,15 @@ typedef struct tessera_port {
     const char* name;
     const char* type;        /* "f32[N,3,224,224]" */
     tessera_dtype dtype;     /* 0: not a tensor */
-    int32_t rank;            /* -1: not known */
+    int32_t rank;            /* -1: unknown */
     const int64_t* sizes;    /* -1: symbolic */
     const char* const* dims; /* the same as text: "N", "224" */
-    int32_t has_default;     /* 1: may be left out of a run */
+    int32_t has_default;     /* 1: may be omitted in a run */
 } tessera_port;
 
 size_t tessera_input_count(const tessera_executable* executable);
 size_t tessera_output_count(const tessera_executable* executable);
-const tessera_port* tessera_input(const tessera_executable* executable, size_t index);   /* NULL: there is none */
+const tessera_port* tessera_input(const tessera_executable* executable, size_t index);   /* NULL: out of range */
 const tessera_port* tessera_output(const tessera_executable* executable, size_t index);
 
 /* ---- running */
@@ -126,17 +126,18 @@ typedef struct tessera_tensor {
     tessera_dtype dtype;
     int32_t rank;
     const int64_t* sizes; /* may be NULL for rank 0 */
-    void* data;           /* not written through where it is an input; NULL for an input with a default: left out */
+    void* data;           /* inputs are not modified; NULL omits an input that has a default */
 } tessera_tensor;
 
-/* One tensor for each input, in order. Their memory is only needed during the call. */
+/* Takes one tensor for each input, in order. Their memory is only used during the call. */
 tessera_error* tessera_run(const tessera_executable* executable, const tessera_tensor* inputs, size_t count,
                            tessera_results** results);
 size_t tessera_results_count(const tessera_results* results);
-const tessera_tensor* tessera_result(const tessera_results* results, size_t index); /* NULL: there is none */
+const tessera_tensor* tessera_result(const tessera_results* results, size_t index); /* NULL: out of range */
 void tessera_results_free(tessera_results* results);
 
-/* The same into memory of the caller's, one tensor for each output: E0403 or E0405 where type or sizes differ. */
+/* The same, but writes the outputs to memory of the caller, one tensor for each output. E0403 to E0405 if an element
+ * type, a rank or a size does not match. */
 tessera_error* tessera_run_into(const tessera_executable* executable, const tessera_tensor* inputs, size_t count,
                                 const tessera_tensor* outputs, size_t output_count);
 

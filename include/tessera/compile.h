@@ -87,8 +87,8 @@ class Executable {
    public:
     // Returns the outputs in order. Thread-safe.
     Result<std::vector<Datum>> run(const NamedData& inputs, const RunOptions& options = {}) const;
-    // The same with one value for each of inputs(), in order. Inputs of the same types and sizes as in the previous run
-    // are not checked again. The executable keeps no references to them after the call.
+    // The same with one value for each of inputs(), in order. Skips the checks if types and sizes are those of the
+    // previous run. The executable keeps no references to the inputs after the call.
     Result<std::vector<Datum>> run_in_order(const std::vector<Datum>& inputs, const RunOptions& options = {}) const;
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs = 10) const;
     // E0501 if the model was compiled for the CPU, or has host steps.
@@ -114,11 +114,11 @@ class Executable {
     // "schedule" (E0501 without keep_weights), "kernel", "llvm" or "asm" (for a GPU "ptx").
     Result<std::string> emit(std::string_view what) const;
 
-    // Writes one file for this processor and this build of Tessera, which load() memory-maps. With a host step, or for
-    // a GPU, the file has the model instead, and load() recompiles it. E0105 if it cannot be written.
+    // Writes one file for this processor and this build of Tessera, which load() memory-maps. With host steps or a GPU as
+    // target, the file contains the model, and load() recompiles it. E0105 if it cannot be written.
     Status save(const std::string& path) const;
-    // A file for another processor or build is recompiled from the model's file, if that is where it was, or beside this
-    // one, and unchanged; otherwise E0605, which names what the file is for. E0101 to E0104: it cannot be read.
+    // On another processor or build, recompiles the model from its unchanged file, at its old path or beside this one;
+    // E0605 without it, which names the processor and the build. E0101 to E0104 if the file cannot be read.
     static Result<Executable> load(const std::string& path);
 
     struct State;

@@ -25,7 +25,7 @@ std::string_view code_title(Code code);  // "shape mismatch"
 std::vector<Code> all_codes();
 
 namespace detail {
-// A text with {} for arguments. Only the library defines it (src/base/error.h): your errors take a finished text.
+// A format string with {} for arguments. Defined only inside the library; your own errors take formatted text.
 template <typename... Args>
 struct Format;
 template <typename T>
@@ -94,12 +94,12 @@ struct Warning {
 };
 
 namespace detail {
-// Each prints what went wrong and aborts: a value was used without asking ok(), or an error of a Result that has a value.
+// Each prints a message and aborts: the value of a failed Result was used, or the error of a successful one.
 [[noreturn]] void used_without_value(const Error& error);
 [[noreturn]] void used_without_error();
 }  // namespace detail
 
-// A value or an error. Using the one that it does not hold prints the error and aborts.
+// A value or an error. Accessing the one that it does not hold prints a message and aborts.
 template <typename T>
 class [[nodiscard]] Result {
    public:

@@ -54,7 +54,7 @@ struct Metadata {
 
 struct RunOptions {
     uint64_t seed = 0;                           // of random ops
-    int64_t max_work = int64_t{1} << 50;         // scalar operations of a run; E0408 beyond
+    int64_t max_work = int64_t{1} << 50;         // limit on the scalar operations of a run; E0408 beyond it
     const std::atomic<bool>* cancel = nullptr;   // set the flag to stop the run with E0410
     std::function<void(std::string_view node, size_t done, size_t total)> progress = {};
     std::vector<Warning>* warnings = nullptr;    // receives the warnings of the run
@@ -105,8 +105,8 @@ class Model {
     // Random inputs from `seed`. `symbols` sets the sizes of symbolic dimensions (1 by default).
     Result<NamedData> random_inputs(uint64_t seed, const std::map<std::string, int64_t>& symbols = {}) const;
 
-    // Realistic sizes for the symbolic dimensions of its inputs, by their names and positions: batches of 1, images of
-    // 224 x 224, sequences of 128.
+    // Realistic sizes for the symbolic dimensions of its inputs, inferred from their names and positions: batches of 1,
+    // images of 224 x 224, sequences of 128.
     std::map<std::string, int64_t> suggested_sizes() const;
 
     // Writes ONNX or the text form, by the suffix. A failed save leaves no file behind.

@@ -1,4 +1,4 @@
-// Models whose text leaves out what lies in memory already.
+// Models in text form whose weights are passed as tensors.
 #pragma once
 
 #include <map>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// A model from the text form; its inputs that `constants` names become constants with those elements.
+// Parses the text form. Each input named in `constants` becomes a constant with that value.
 Result<Model> parse_with_constants(std::string_view text, const std::map<std::string, Tensor>& constants);
 
 }  // namespace tessera

@@ -23,15 +23,15 @@ struct ValueProfile {
     int exponent = 0;
     int64_t first = 0;
     std::vector<int64_t> bins;
-    // Of the inputs of convolutions and matrix products, for each input channel: the largest magnitude and the sum.
+    // The largest magnitude and the sum of each channel; only for inputs of convolutions and matrix products.
     std::vector<double> channel_max, channel_sum;
 
-    void add(const float* data, size_t count);         // of finite numbers
-    void merge(const ValueProfile& other);             // forgets channels if their numbers differ
+    void add(const float* data, size_t count);         // all must be finite
+    void merge(const ValueProfile& other);             // drops the channels' if their counts differ
     bool operator==(const ValueProfile&) const = default;
 };
 
-// What calibration found of a model. Values are those of the optimized model.
+// The result of calibration. Values are those of the optimized model.
 struct Profile {
     std::string model;    // a hash of the optimized model
     int64_t samples = 0;  // runs
@@ -75,11 +75,11 @@ struct QuantizeOptions {
     std::string scheme = "minmax";
     double percentile = 99.99;
     std::string activations = "uint8";  // "uint8", "int8", "uint16" or "int16"
-    bool symmetric = false;             // zero point 0 (of unsigned types: the middle)
+    bool symmetric = false;             // zero point 0, or the middle of an unsigned type
     bool power_of_two = false;          // scales are powers of two
     bool per_channel = true;            // one weight scale for each output channel
     std::string weight_scheme = "minmax";  // or "mse"
-    bool bias_correction = false;       // corrects the mean of each output channel for the rounding of weights
+    bool bias_correction = false;       // compensates the mean error of each output channel due to rounded weights
     bool products = false;              // also quantize matrix products of two activations (attention)
     bool optimize = true;               // quantize the optimized model
     std::vector<std::string> keep = {};  // patterns (*, ?) of nodes, or ops ("Conv"), that stay in floating point
@@ -94,13 +94,13 @@ struct QuantizeOptions {
 struct QuantizedLayer {
     std::string node, op, output;      // its name (or that of its output), ONNX operator, and output value
     bool quantized = false;
-    std::string why = {};              // it is not quantized
+    std::string why = {};              // the reason if it is not quantized
     double low = 0, high = 0;          // range of its first input
     double scale = 0;
     int64_t zero_point = 0;
     double clipped = 0;                // share of the elements of its first input outside the range
     std::optional<double> weight_snr;  // in dB, of the rounded weights
-    std::optional<double> snr;         // in dB, of its output against that of the original model on the samples
+    std::optional<double> snr;         // in dB, of its output, relative to the original model on the samples
     int64_t weight_bytes = 0;          // after quantization
 };
 
@@ -117,7 +117,7 @@ struct Quantized {
     QuantizeReport report;
 };
 
-// A model in the QDQ form of ONNX (QuantizeLinear and DequantizeLinear around each quantized op), which any runtime runs.
+// A model in the QDQ form of ONNX (QuantizeLinear and DequantizeLinear around each quantized op), for any runtime.
 // Without a profile, calibrates on options.samples. E0501 for unknown options, a profile of another model, or a model
 // without an op that can be quantized.
 Result<Quantized> quantize(const Model& model, const std::optional<Profile>& profile, const QuantizeOptions& options = {});

@@ -14,9 +14,9 @@
 namespace tessera {
 
 struct ModelSearchOptions {
-    double seconds = 60;                    // for the whole search; untimed candidates are not chosen
+    double seconds = 60;                    // limit of the whole search; candidates not timed by then are not chosen
     std::string strategy = "egraph";        // or "backtrack", TASO's search
-    std::string cost = "measured";          // of fused groups; "sum": of single ops; "estimate": without measuring
+    std::string cost = "measured";          // times of fused groups; "sum": times of single ops; "estimate": no timing
     std::string precision = "default";      // as in OptimizeOptions
     std::string target = "host";            // device to measure on: the host or a GPU ("cuda", "cuda:1")
     std::vector<std::string> rules = {};    // additional rule files
@@ -31,9 +31,9 @@ struct ModelSearchOptions {
     double alpha = 1.05;                    // of backtracking
     size_t budget = 1000;                   // graphs that backtracking visits
     std::optional<std::string> cache = {};  // folder for measured costs; none: the user's; empty: none
-    // Seconds for mutants, which are rules for this model's own products: programs that equal them almost everywhere,
-    // corrected and proved (docs/corrected.md). The time covers deriving the rules, a second search, and timing its
-    // candidates against the result of the first. 0: no mutants.
+    // Seconds for mutants: rules derived for this model's own products from programs that equal them almost everywhere,
+    // then corrected and proved (docs/corrected.md). The time covers deriving the rules, a second search, and timing
+    // its candidates against the result of the first. 0: no mutants.
     double mutate = 0;
     bool keep_without_mutants = false;  // also return the result without mutants
     const std::atomic<bool>* cancel = nullptr;

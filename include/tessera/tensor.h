@@ -97,7 +97,7 @@ class Tensor {
     uint64_t content_hash() const;
     const std::shared_ptr<const void>& owner() const { return owner_; }
 
-    static void require(bool fits);  // aborts with a message unless `fits`: the caller asked for the wrong type
+    static void require(bool fits);  // aborts with a message unless `fits`; for checks of types
 
    private:
     DType dtype_ = DType::f32;
