@@ -73,7 +73,7 @@ Tensor tensor_from_dlpack(Array array) {
     const int where = array.device_type();
     const bool on_gpu = where == nb::device::cuda::value;
     if (!on_gpu && where != nb::device::cpu::value && where != nb::device::cuda_host::value)
-        throw nb::type_error("it lies neither on the processor nor on a GPU of NVIDIA's");
+        throw nb::type_error("it is neither in CPU memory nor in an NVIDIA GPU's");
     Sizes sizes;
     for (size_t i = 0; i < array.ndim(); ++i) sizes.push_back(static_cast<int64_t>(array.shape(i)));
     const void* data = array.data();
@@ -342,7 +342,7 @@ void bind_data(nb::module_& m) {
                     nb::sig("def from_dlpack(array: object, writable: bool = False) -> Tensor"))
         .def_static("from_torch", &tensor_from_torch, nb::arg("tensor"), nb::sig("def from_torch(tensor: object) -> Tensor | None"),
                     "Over a tensor of PyTorch's; None where that cannot be used as it is.")
-        .def_prop_ro("gpu", &Tensor::gpu, "The number of the GPU that it lies on; -1: the processor.")
+        .def_prop_ro("gpu", &Tensor::gpu, "The number of the GPU that owns its memory; -1: CPU memory.")
         .def_static("from_strings", [](Sizes shape, std::vector<std::string> values) {
             auto n = unwrap(element_count(shape));
             if (n != static_cast<int64_t>(values.size())) throw nb::value_error("the strings do not fill the shape");
@@ -394,6 +394,19 @@ void bind_models(nb::module_& m) {
         .def_prop_ro("shape", &shape_of, nb::sig("def shape(self) -> tuple[int | str, ...] | None"),
                      "Each size as a number, or as an expression if it is symbolic; None if the rank is unknown.")
         .def_ro("has_default", &Port::has_default)
+        .def("__getstate__",
+             [](const Port& p) {
+                 const int dtype = p.dtype ? int(*p.dtype) : -1;
+                 return std::tuple(p.name, p.type, dtype, p.ranked, p.dims, p.sizes, p.has_default);
+             })
+        .def("__setstate__",
+             [](Port& p, const std::tuple<std::string, std::string, int, bool, std::vector<std::string>,
+                                          std::vector<int64_t>, bool>& state) {
+                 const auto& [name, type, dtype, ranked, dims, sizes, has_default] = state;
+                 if (dtype < -1 || dtype >= kDTypeCount) throw nb::value_error("no element type has this number");
+                 new (&p) Port{name,   type, dtype < 0 ? std::nullopt : std::optional(DType(dtype)),
+                               ranked, dims, sizes, has_default};
+             })
         .def("__repr__", [](const Port& p) { return fmt::format("<tessera.Port {}: {}>", p.name, p.type); });
 
     nb::class_<Warning>(m, "FoundWarning", "What a model got wrong and is used in spite of.")
@@ -529,7 +542,7 @@ void bind_compiler(nb::module_& m) {
         .def_prop_ro("outputs", &Executable::outputs)
         .def_prop_ro("report", [](const Executable& e) { return e.report(); })
         .def_prop_ro("weight_bytes", &Executable::weight_bytes)
-        .def_prop_ro("gpu", &Executable::gpu, "The number of the GPU that it runs on; -1: the processor.")
+        .def_prop_ro("gpu", &Executable::gpu, "The number of the GPU that it runs on; -1: the CPU.")
         .def("arena_bytes", &Executable::arena_bytes, nb::arg("symbols") = std::map<std::string, int64_t>{})
         .def("wait", [](const Executable& e) {
             Status waited = [&] {

@@ -54,7 +54,7 @@ struct Metadata {
 
 struct RunOptions {
     uint64_t seed = 0;                           // of random ops
-    int64_t max_work = int64_t{1} << 50;         // limit on the scalar operations of a run; E0408 beyond it
+    int64_t max_work = int64_t{1} << 50;         // of the evaluator and of loops, in scalar operations; E0408 beyond it
     const std::atomic<bool>* cancel = nullptr;   // set the flag to stop the run with E0410
     std::function<void(std::string_view node, size_t done, size_t total)> progress = {};
     std::vector<Warning>* warnings = nullptr;    // receives the warnings of the run
@@ -109,7 +109,7 @@ class Model {
     // images of 224 x 224, sequences of 128.
     std::map<std::string, int64_t> suggested_sizes() const;
 
-    // Writes ONNX or the text form, by the suffix. A failed save leaves no file behind.
+    // Writes ONNX (.onnx) or the text form (.tsr); E0501 for other suffixes. A failed save leaves no file behind.
     Status save(const std::string& path, const SaveOptions& options = {}) const;
     Result<std::string> to_onnx() const;         // the bytes of an ONNX file
     std::string to_text() const;

@@ -25,7 +25,7 @@ from ._arrays import array_from, numpy_dtype, tensor_from
 from ._custom_op import TensorType, custom_op
 from ._errors import Error, FileError, InputError, MissingFileError, ModelWarning
 from ._quantize import calibrate_model, quantize_model
-from ._runnable import Executable, Inputs, Model, Path, Progress, check_symbols, number
+from ._runnable import Executable, Inputs, Model, Path, Progress, check_symbols, number, path_text
 from ._tessera import CompileReport, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
 from ._tessera import OptimizeReport, PassRun, Port, Rewrite, SearchedCandidate, SearchedRule, SearchReport, StepProfile
 from ._tessera import Device, Metadata, Profile, QuantizedLayer, QuantizeReport, Summary, Tensor, TrainingReport, ValueProfile
@@ -81,7 +81,7 @@ def load(model: Source, *, strict: bool = False) -> Model:
         return model
     if isinstance(model, (str, os.PathLike)):
         try:
-            return Model(_Model.load(os.fspath(model), strict))
+            return Model(_Model.load(path_text(model), strict))
         except FileError as e:
             if os.path.exists(model):
                 raise
@@ -130,7 +130,7 @@ def set_memory_limit(size: int | str) -> None:
 
 
 def _paths(files: Files) -> list[str]:
-    return [os.fspath(path) for path in ([files] if isinstance(files, (str, os.PathLike)) else files)]
+    return [path_text(path) for path in ([files] if isinstance(files, (str, os.PathLike)) else files)]
 
 
 def optimize(model: Source, precision: str = "default", *, rules: Files = (),
@@ -175,7 +175,7 @@ def search(model: Source, seconds: float = 60, *, strategy: str = "egraph", cost
     done = _search(loaded._held, seconds, strategy, cost, precision, target, _paths(rules), built_in_rules, refute_rules,
                    tested_rules, max_rule_ops, time_candidates, max_nodes, threads,
                    1.05 if alpha is None else alpha, 1000 if budget is None else number("budget", budget, 1),
-                   None if cache is None else os.fspath(cache), mutate, check_symbols(sizes or {}, loaded._held.inputs), progress)
+                   None if cache is None else path_text(cache), mutate, check_symbols(sizes or {}, loaded._held.inputs), progress)
     return Model(done.model), done.report
 
 
@@ -197,8 +197,8 @@ def discover(ops: Path | Sequence[str] = "taso", max_ops: int = 3, *,
     if out is not None and not prove:
         raise Error("E0501", "out takes rules that are proved, and prove=False proves none")
     names = os.fspath(ops) if isinstance(ops, (str, os.PathLike)) else ",".join(ops)
-    return _discover(names, max_ops, "" if out is None else os.fspath(out), seed, threads,
-                     "" if work_dir is None else os.fspath(work_dir), prove, all, shrinking, corrected, progress)
+    return _discover(names, max_ops, "" if out is None else path_text(out), seed, threads,
+                     "" if work_dir is None else path_text(work_dir), prove, all, shrinking, corrected, progress)
 
 
 def compile(model: Source | TorchModule, example_inputs: Sequence[Any] | None = None, *, target: str = "host", threads: int = 0,
@@ -215,7 +215,7 @@ def compile(model: Source | TorchModule, example_inputs: Sequence[Any] | None = 
     `tier` "full" waits for optimized code. "auto" uses optimized code if the cache has it; otherwise it returns a
     baseline that runs several times slower, until a background thread has compiled optimized code (Executable.wait
     waits for it). "fast" compiles the baseline only."""
-    folder = None if cache is None else os.fspath(cache)
+    folder = None if cache is None else path_text(cache)
     loaded = load(cast(Source, model)) if example_inputs is None else from_torch(model, example_inputs)
     return Executable(_compile(loaded._held, target, number("threads", threads, 0, MOST_THREADS), precision, optimize,
                                fuse, keep_weights, folder, tier, progress))

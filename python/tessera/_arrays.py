@@ -73,7 +73,7 @@ def _tensor_from_torch(value: Any) -> Tensor:
     tensor = Tensor.from_torch(value)
     if tensor is None:  # a part of a larger one, one that gradients are computed for, or no numbers that kernels have
         if value.device.type not in ("cpu", "cuda"):
-            raise Error("E0701", f"a tensor on {value.device} cannot be used", hint="copy it to the processor or to a GPU of NVIDIA's")
+            raise Error("E0701", f"a tensor on {value.device} cannot be used", hint="copy it to the CPU or to an NVIDIA GPU")
         plain = value.detach().resolve_conj().resolve_neg().contiguous() if value.layout is sys.modules["torch"].strided else value
         tensor = Tensor.from_torch(plain)
         if tensor is None:
@@ -150,7 +150,7 @@ def tensor_from(value: Any, expected: str | None = None, gpu: int = -1, writable
             return Tensor.from_dlpack(value, writable)
         except (TypeError, RuntimeError, BufferError) as e:
             raise Error("E0501", f"{type(value).__name__} cannot be taken over DLPack: {str(e).splitlines()[0]}",
-                        hint="it must be contiguous, on the processor or a GPU of NVIDIA's" + (", and writable" if writable else "")) from None
+                        hint="it must be contiguous, in CPU or NVIDIA GPU memory" + (", and writable" if writable else "")) from None
     if numpy:
         array = np.asarray(value)
     else:  # a Python number, string or list takes the type that is asked for

@@ -41,7 +41,7 @@ def of_model(inputs: Sequence[Port], outputs: Sequence[Port], summary: Summary) 
 
 
 def of_executable(inputs: Sequence[Port], outputs: Sequence[Port], report: CompileReport) -> str:
-    return _titled(f"Executable: {report.kernels} kernels in {report.steps} steps", _ports(inputs, outputs))
+    return _titled(f"Executable: {report.kernels} kernel{"s" * (report.kernels != 1)} in {report.steps} step{"s" * (report.steps != 1)}", _ports(inputs, outputs))
 
 
 def _of_compile_report(report: CompileReport) -> str:

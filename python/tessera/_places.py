@@ -131,7 +131,7 @@ class Places:
     def _array_over(self, name: str, into: Any) -> Any:
         tensor = _given_out(name, into, self.gpu)
         if tensor.gpu != NO_GPU:
-            where = "the processor" if self.gpu == NO_GPU else f"GPU {self.gpu}"
+            where = "the CPU" if self.gpu == NO_GPU else f"GPU {self.gpu}"
             raise Error("E0701", f'out for "{name}" lies on GPU {tensor.gpu}, and the model runs on {where}')
         return value_from(Datum.tensor_of(tensor))
 
@@ -179,7 +179,7 @@ def _check_out(name: str, into: Any, dtype: str, shape: list[int], gpu: int) -> 
     if is_torch(into):
         if into.device.type not in ("cpu", "cuda") or into.layout is not sys.modules["torch"].strided:
             raise Error("E0701", f'out for "{name}" cannot be a tensor of {into.layout} on {into.device}',
-                        hint="give a dense one on the processor or on a GPU of NVIDIA's")
+                        hint="pass a dense one in CPU or NVIDIA GPU memory")
         if into.numel() > 0 and into.data_ptr() == 0:
             raise Error("E0501", f'out for "{name}" has no memory')
         expected, found = torch_dtype(dtype), into.dtype

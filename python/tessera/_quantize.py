@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from ._errors import Error
-from ._runnable import Inputs, Model, Path, Progress, number
+from ._runnable import Inputs, Model, Path, Progress, number, path_text
 from ._tessera import Datum, Profile, QuantizeOptions, QuantizeReport
 from ._tessera import calibrate as _calibrate
 from ._tessera import quantize as _quantize
@@ -29,7 +29,7 @@ def quantize_model(model: Model, profile: Profile | Path | None, samples: Iterab
                    bias_correction: bool, products: bool, keep: Sequence[str], optimize: bool, threads: int,
                    progress: Progress | None) -> tuple[Model, QuantizeReport]:
     if isinstance(profile, (str, os.PathLike)):
-        profile = Profile.load(os.fspath(profile))
+        profile = Profile.load(path_text(profile))
     options = QuantizeOptions()
     options.scheme, options.percentile, options.activations = scheme, percentile, activations
     options.symmetric, options.power_of_two, options.per_channel = symmetric, power_of_two, per_channel

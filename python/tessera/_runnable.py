@@ -59,6 +59,18 @@ def number(name: str, value: int, low: int, high: int | None = None) -> int:
     return int(value)
 
 
+def path_text(path: Path) -> str:
+    """The path as text, or an error if no file that the library can open has it."""
+    text = os.fsdecode(path)
+    if "\0" in text:
+        raise Error("E0501", f"the path {text!r} contains a null character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Error("E0501", f"the path {os.fsencode(text)!r} is not UTF-8", hint="rename the file") from None
+    return text
+
+
 def check_symbols(symbols: Mapping[str, int], ports: Iterable[Port]) -> dict[str, int]:
     dims = [dim for port in ports for dim in port.dims]
     for name, size in symbols.items():
@@ -268,7 +280,7 @@ class Model(Runnable):
 
     def save(self, path: Path) -> None:
         """Writes ONNX (.onnx) or the text form."""
-        self._held.save(os.fspath(path))
+        self._held.save(path_text(path))
 
     def to_onnx(self) -> bytes:
         return self._held.to_onnx()
@@ -333,12 +345,12 @@ class Executable(Runnable):
 
     def save(self, path: Path) -> None:
         """Writes one file for Executable.load, for this processor and this build of Tessera."""
-        self._held.save(os.fspath(path))
+        self._held.save(path_text(path))
 
     @staticmethod
     def load(path: Path) -> Executable:
         """Loads a file that save wrote. Its weights are memory-mapped."""
-        return Executable(_Executable.load(os.fspath(path)))
+        return Executable(_Executable.load(path_text(path)))
 
     def _repr_html_(self) -> str:
         return _html.of_executable(self.inputs, self.outputs, self.report)

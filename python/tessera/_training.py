@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,15 +12,30 @@ import numpy as np
 from ._arrays import Array, array_from, numpy_dtype, value_from
 from ._errors import Error
 from ._places import NO_GPU, datum_of
-from ._runnable import Executable, Model, Path, number
+from ._runnable import Executable, Model, Path, number, path_text
 from ._tessera import Datum, Port, TrainingOptions, TrainingReport
 from ._tessera import Training as _Training
 
-LearningRate = float | Callable[[int], float]  # a number, or one for each update, which are counted from 0
+LearningRate = float | Callable[[int], float]  # a number, or a function of the update's index, from 0
+
+
+class _UpdateRule:
+    """Checks the numbers of an optimizer."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not callable(value) and not isinstance(value, bool):
+                _check_number(f"{type(self).__name__}: {name}", value, below=1 if name.startswith("beta") else math.inf)
+
+
+def _check_number(name: str, value: Any, below: float = math.inf) -> None:
+    wanted = "a finite number of at least 0" + (f" and below {below}" if below < math.inf else "")
+    if isinstance(value, (bool, str)) or not hasattr(value, "__float__") or not 0 <= float(value) < below:
+        raise Error("E0501", f"{name}: expected {wanted}, got {value!r}")
 
 
 @dataclass(frozen=True)
-class SGD:
+class SGD(_UpdateRule):
     """Stochastic gradient descent, with momentum and Nesterov momentum."""
 
     learning_rate: LearningRate = 1e-2
@@ -32,7 +46,7 @@ class SGD:
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(_UpdateRule):
     """Adam; weight decay is added to the gradient."""
 
     learning_rate: LearningRate = 1e-3
@@ -44,7 +58,7 @@ class Adam:
 
 
 @dataclass(frozen=True)
-class AdamW:
+class AdamW(_UpdateRule):
     """Adam with decoupled weight decay."""
 
     learning_rate: LearningRate = 1e-3
@@ -56,7 +70,7 @@ class AdamW:
 
 
 @dataclass(frozen=True)
-class Adagrad:
+class Adagrad(_UpdateRule):
     learning_rate: LearningRate = 1e-2
     epsilon: float = 1e-10
     weight_decay: float = 0
@@ -64,7 +78,7 @@ class Adagrad:
 
 
 @dataclass(frozen=True)
-class Lion:
+class Lion(_UpdateRule):
     """Lion, with decoupled weight decay."""
 
     learning_rate: LearningRate = 1e-4
@@ -82,9 +96,9 @@ class Loss:
     """A loss with its options: Loss("cross_entropy", label_smoothing=0.1)."""
 
     kind: str = "cross_entropy"
-    output: str = ""  # of the model, that the loss is of; empty: its first
-    class_axis: int = 1  # cross_entropy: the dimension of the logits that counts classes
-    ignore_index: int = -100  # cross_entropy: rows with this label count for nothing
+    output: str = ""  # the model output that the loss is computed from; empty: the first
+    class_axis: int = 1  # cross_entropy: the class dimension of the logits
+    ignore_index: int = -100  # cross_entropy: rows with this label are ignored
     label_smoothing: float = 0
     class_weights: Sequence[float] = ()
 
@@ -136,7 +150,9 @@ class Training:
 
     def __call__(self, *values: Any, **named: Any) -> float:
         if self._schedule is not None:
-            self._held.learning_rate = self._schedule(self._held.updates)
+            rate = self._schedule(self._held.updates)
+            _check_number(f"the learning rate of update {self._held.updates}", rate)
+            self._held.learning_rate = rate
         self.report = self._held.step(self._batch(values, named))
         return self.report.loss
 
@@ -160,6 +176,7 @@ class Training:
 
     @learning_rate.setter
     def learning_rate(self, rate: float) -> None:
+        _check_number("learning_rate", rate)
         self._schedule = None
         self._held.learning_rate = rate
 
@@ -180,11 +197,11 @@ class Training:
     def save(self, path: Path, extra: Mapping[str, str] | None = None) -> None:
         """Atomically writes parameters, optimizer state, counters and the seed in the safetensors format. `extra` is
         custom text."""
-        self._held.save(os.fspath(path), dict(extra or {}))
+        self._held.save(path_text(path), dict(extra or {}))
 
     def load(self, path: Path) -> dict[str, str]:
         """Loads what save wrote; the losses of the next steps are bitwise equal. Returns the `extra` of save."""
-        return self._held.load(os.fspath(path))
+        return self._held.load(path_text(path))
 
     def trained(self) -> Model:
         """The model with the current parameters."""
@@ -229,7 +246,7 @@ def make_training(model: Model, loss: str | Loss | None, optimizer: Optimizer, *
     options.accumulate = number("accumulate", accumulate, 1)
     options.training_mode = training_mode
     options.seed = number("seed", seed, 0)
-    options.set_compile(target, threads, "strict" if strict else "default", None if cache is None else os.fspath(cache))
+    options.set_compile(target, threads, "strict" if strict else "default", None if cache is None else path_text(cache))
     training = Training(_Training.create(model._held, options), rate if callable(rate) else None)
     training._names = [port.name for port in model.outputs]
     return training

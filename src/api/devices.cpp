@@ -5,7 +5,7 @@
 namespace tessera {
 
 std::vector<DeviceInfo> list_devices(std::string* why) {
-    std::vector<DeviceInfo> devices{{.target = "host", .name = "the processor", .code = {}}};
+    std::vector<DeviceInfo> devices{{.target = "host", .name = "the CPU", .code = {}}};
     const auto count = count_gpus();
     if (!count.ok() && why) *why = count.error().message();
     for (int i = 0; count.ok() && i < *count; ++i) {

@@ -313,7 +313,10 @@ Result<NamedData> Model::random_inputs(uint64_t seed, const std::map<std::string
 
 Status Model::save(const std::string& path, const SaveOptions& options) const {
     return protect("save", {.text = [&] { return to_text(); }}, [&]() -> Status {
-        if (!path.ends_with(kOnnxSuffix)) return save_text(*graph_, path, {.weights_file = options.weights});
+        if (path.ends_with(kTextSuffix)) return save_text(*graph_, path, {.weights_file = options.weights});
+        if (!path.ends_with(kOnnxSuffix))
+            return Error(Code::E0501, "\"{}\" ends in neither .onnx nor .tsr", path)
+                .hint("end it in .onnx for ONNX or in .tsr for text");
         onnx::WriteOptions write;
         write.external_from = options.external_from;
         return save_onnx(*graph_, path, {.opset = options.opset}, write);

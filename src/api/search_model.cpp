@@ -148,11 +148,28 @@ double since(std::chrono::steady_clock::time_point began) {
 }
 
 // The search without mutants first, as it always is; then what mutants add to it, measured against what it chose.
+Status check_numbers(const ModelSearchOptions& options) {
+    struct Number {
+        const char* name;
+        double value, least;
+        bool may_be_least;
+    };
+    for (const Number& n : {Number{"seconds", options.seconds, 0, false},
+                            {"mutate", options.mutate, 0, true},
+                            {"alpha", options.alpha, 1, true},
+                            {"threads", double(options.threads), 0, true}})
+        if (!(n.value > n.least || (n.may_be_least && n.value == n.least)))
+            return Error(Code::E0501, "search: {} is {}, not {} {}", n.name, n.value,
+                         n.may_be_least ? "at least" : "above", n.least);
+    return {};
+}
+
 class ModelSearch {
   public:
     ModelSearch(const Model& model, const ModelSearchOptions& options) : model_(model), options_(options) {}
 
     Result<Searched> run() {
+        TRY(check_numbers(options_));
         const Deadline until = Deadline::in(options_.seconds);
         precision_ = TRY(precision_named(options_.precision));
         how_.strategy = TRY(strategy_named(options_.strategy));

@@ -94,7 +94,8 @@ Result<KeyedProgram> read_program(const fs::path& path) {
     ProgramHeader header{};
     if (bytes.size() >= sizeof header) std::memcpy(&header, bytes.data(), sizeof header);
     if (std::string_view(header.magic, sizeof header.magic) != kProgramMagic)
-        return Error(Code::E0605, "\"{}\" is not a compiled program", path.string());
+        return Error(Code::E0605, "\"{}\" is not a saved executable", path.string())
+            .hint("load a model with Model::load (tessera.load in Python), then compile it");
     const bool whole =
         header.own == header.expected() && header.weights_at() + header.weight_bytes == bytes.size() &&
         header.checksum == digest_bytes(bytes.data() + sizeof header, header.program_bytes + header.code_bytes) &&

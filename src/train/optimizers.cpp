@@ -115,9 +115,9 @@ Status check_optimizer(const Optimizer& o) {
                             {"epsilon", o.epsilon, HUGE_VAL},
                             {"weight_decay", o.weight_decay, HUGE_VAL}})
         if (!(n.value >= 0 && n.value < n.most))
-            return Error(Code::E0501, "{}: {} is {}, not at least 0{}", o.kind, n.name, n.value,
-                         n.most == 1 ? " and below 1" : "");
-    if (o.nesterov && o.momentum == 0) return Error(Code::E0501, "sgd: nesterov needs momentum");
+            return Error(Code::E0501, "{}: {}: expected a finite number of at least 0{}, got {}", o.kind, n.name,
+                         n.most == 1 ? " and below 1" : "", n.value);
+    if (o.nesterov && o.momentum == 0) return Error(Code::E0501, "sgd: nesterov needs a momentum above 0");
     return {};
 }
 

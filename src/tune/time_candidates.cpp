@@ -148,7 +148,7 @@ Result<Timed> time_candidates(size_t count, const std::function<Result<Model>(si
         if (!ready.ok() || !*ready) continue;
         const Ready& other = **ready;
         if (first.on_device() && !other.on_device()) {
-            timed.refused[i] = "steps are left to the processor";
+            timed.refused[i] = "some steps run on the CPU";
             continue;
         }
         const bool by_device = first.on_device();

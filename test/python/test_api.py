@@ -123,6 +123,9 @@ def test_save_and_load(tmp_path):
     for name in ("m.onnx", "m.tsr"):
         add_model().save(tmp_path / name)
         np.testing.assert_array_equal(tessera.load(tmp_path / name)(x, x), 2 * x)
+    with pytest.raises(tessera.Error, match="neither .onnx nor .tsr"):
+        add_model().save(tmp_path / "m.pt")
+    assert not (tmp_path / "m.pt").exists()
     onnx.checker.check_model(str(tmp_path / "m.onnx"), full_check=True)
     assert tessera.parse(add_model().to_text()).to_text() == add_model().to_text()
 

@@ -40,7 +40,7 @@ def test_ops_from_a_file(tessera_command, tmp_path):
 
 def test_what_is_wrong(tessera_command, tmp_path):
     unknown = tessera_command("discover", "--ops", "reluu")
-    assert unknown.status == 2 and "relu?" in unknown.err
+    assert unknown.status == 2 and "did you mean \"relu\"?" in unknown.err
     assert tessera_command("discover", "--ops", "add", "--max-ops", "5").status == 2
     assert tessera_command("discover", "--ops", "if").status == 2
     assert tessera_command("discover", "--ops", "missing.ops").status == 1

@@ -277,6 +277,9 @@ def test_a_model_from_standard_input(tessera_command, relu, unknown, tmp_path):
     ["profile", "missing.onnx", "--report", "r.txt"], ["compile", "missing.onnx", "--emit=graph", "-o", "g.onnx"],
     ["compile", "missing.onnx", "--emit=asm", "-o", "g.tsr"], ["compile", "missing.onnx", "--emit=bundle", "-o", "m.so"],
     ["discover", "--out", "rules.txt"], ["optimize", "missing.onnx", "-o", "x.pt"], ["convert", "missing.onnx", "x.zip"],
+    ["optimize", "missing.onnx", "-o", "x.txt"], ["convert", "missing.onnx", "x.txt"],
+    ["quantize", "missing.onnx", "--random", "1", "-o", "x.txt"],
+    ["train", "missing.onnx", "--data", "x.npy,y.npy", "--out", "x.pt"],
 ])
 def test_unsuitable_endings_are_refused_before_work_starts(tessera_command, words):
     done = tessera_command(*words)
@@ -284,9 +287,25 @@ def test_unsuitable_endings_are_refused_before_work_starts(tessera_command, word
     assert words[-1].split("=")[-1] in done.err
 
 
+@pytest.mark.parametrize("where", ["../w.bin", "{}/w.bin"])
+def test_weights_are_not_written_where_they_cannot_be_read(tessera_command, tmp_path, where):
+    weights = [[i + j for i in range(64)] for j in range(64)]
+    (tmp_path / "big.tsr").write_text(f"graph g(x: f32[N,64]) {{\n  const w: f32[64,64] = {weights}\n  y = matmul(x, w)\n  return y\n}}\n")
+    (tmp_path / "out").mkdir()
+    done = tessera_command("convert", "big.tsr", "out/m.tsr", "--weights", where.format(tmp_path))
+    assert done.status == 1 and "E0106" in done.err and "beside the text" in done.err
+    assert not (tmp_path / "w.bin").exists() and not list((tmp_path / "out").iterdir())
+
+
 def test_an_input_that_is_no_array_file_is_refused_first(tessera_command):
     done = tessera_command("run", "missing.onnx", "--input", "x=x.csv")
     assert done.status == 1 and "E0110" in done.err and ".npy" in done.err
+
+
+@pytest.mark.parametrize("command", ["help", "version", "cache list", "rules check", "completion"])
+def test_help_shows_examples_of_its_own_command(tessera_command, command):
+    shown = tessera_command(*command.split(), "--help").out
+    assert "Exit status" in shown and "built-in ResNet-50 on" not in shown
 
 
 def test_options_without_effect_are_refused(tessera_command, relu):

@@ -1,6 +1,7 @@
 """What people try in Python in their first hour: interrupts, forks, natural calls, notebooks, and what errors can be caught as."""
 
 import asyncio
+import copy
 import os
 import pickle
 import signal
@@ -293,3 +294,27 @@ def test_asyncio():
 
     for n, y in enumerate(asyncio.run(main())):
         np.testing.assert_array_equal(y, np.maximum(X * n, 0))
+
+
+def test_ports_can_be_copied_and_pickled():
+    for port in (*relu().inputs, tessera.compile(relu()).outputs[0]):
+        for again in (copy.copy(port), copy.deepcopy(port), pickle.loads(pickle.dumps(port))):
+            assert repr(again) == repr(port) and again.shape == port.shape and again.dtype == port.dtype
+            assert (again.dims, again.sizes, again.ranked, again.has_default) == (port.dims, port.sizes, port.ranked, port.has_default)
+
+
+@pytest.mark.parametrize("path", ["m.onnx\0x", "\udcff.onnx"])
+def test_paths_that_no_file_has_are_errors(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    relu().save("m.onnx")
+    executable = tessera.compile(relu())
+    for call in (lambda: tessera.load(path), lambda: relu().save(path), lambda: executable.save(path),
+                 lambda: tessera.Executable.load(path), lambda: tessera.compile(relu(), cache=path)):
+        with pytest.raises(tessera.Error, match="E0501: the path"):
+            call()
+
+
+def test_a_model_is_not_loaded_as_an_executable(tmp_path):
+    relu().save(tmp_path / "m.onnx")
+    with pytest.raises(tessera.Error, match="E0605.*is not a saved executable\n.*tessera.load"):
+        tessera.Executable.load(tmp_path / "m.onnx")

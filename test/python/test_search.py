@@ -84,6 +84,9 @@ def test_search_says_what_is_wrong(tmp_path):
         with pytest.raises(tessera.Error) as caught:
             tessera.search(model, seconds=1, **wrong)
         assert caught.value.code == "E0501" and caught.value.hint
+    for name, value in (("seconds", -1), ("seconds", 0), ("seconds", float("nan")), ("mutate", -1), ("threads", -1)):
+        with pytest.raises(tessera.Error, match=f"E0501: .*{name}.*{value}"):
+            tessera.search(model, **{"seconds": 1, name: value})
     (tmp_path / "wrong.rules").write_text("wrong: relu(x) => x\n")
     with pytest.raises(tessera.Error) as caught:
         tessera.search(model, seconds=1, cost="estimate", rules=[tmp_path / "wrong.rules"])

@@ -237,7 +237,7 @@ def command(*words, **environment):
 def test_the_command_line_names_them(tmp_path):
     listed = json.loads(command("devices", "--json", **TWO).stdout)["devices"]
     assert [d["target"] for d in listed] == ["host", "cuda:0", "cuda:1"] and listed[2]["code"] == "sm_90a"
-    assert "cuda:1   stand-in, 137 GB, 132 multiprocessors, code for sm_90a" in command("devices", **TWO).stdout
+    assert "cuda:1   stand-in, 137 GB, 132 SMs, code for sm_90a" in command("devices", **TWO).stdout
     model = tmp_path / "m.tsr"
     model.write_text("graph g(x: f32[8]) {\n  return relu(x)\n}\n")
     for target, status in (("cuda", 0), ("cuda:1", 0), ("cuda:2", 1)):

@@ -464,7 +464,7 @@ def test_what_is_refused():
     x, labels = batches(1)[0]
     cases = [(dict(loss="hinge"), "E0501: there is no loss"), (dict(parameters=["fc9.*"]), "E0501.*names no initializer"),
              (dict(frozen=["*"]), "E0501.*no float initializer to train"), (dict(precision="f8"), "E0501.*precision"),
-             (dict(optimizer=tessera.SGD(-1)), "E0501: sgd: learning_rate"), (dict(optimizer=tessera.SGD(0.1, nesterov=True)), "E0501.*momentum"),
+             (dict(optimizer=tessera.SGD(0.1, nesterov=True)), "E0501.*momentum"),
              (dict(optimizer="adam"), "E0501: optimizer: expected"), (dict(accumulate=0), "E0501"),
              (dict(loss=tessera.Loss(output="z")), "E0401"), (dict(loss=tessera.Loss(class_axis=3)), "E0210"),
              (dict(loss=tessera.Loss(class_weights=[1.0])), "E0501.*1 class weights for 3"), (dict(loss=None), "E0501.*scalar")]
@@ -478,6 +478,23 @@ def test_what_is_refused():
         with pytest.raises(tessera.Error, match=message):
             call()
     assert step.updates == 0
+
+
+def test_optimizers_check_their_numbers():
+    for make, message in ((lambda: tessera.SGD(-1), "SGD: learning_rate: expected a finite number of at least 0, got -1"),
+                          (lambda: tessera.Lion(float("nan")), "Lion: learning_rate"), (lambda: tessera.AdamW("3e-4"), "AdamW: learning_rate"),
+                          (lambda: tessera.Adam(beta1=1), "Adam: beta1: .* below 1"), (lambda: tessera.SGD(0.1, momentum=-0.9), "momentum")):
+        with pytest.raises(tessera.Error, match=f"E0501: {message}"):
+            make()
+    x, labels = batches(1)[0]
+    step = tessera.training(mlp(), "cross_entropy", tessera.SGD(lambda update: 0.1 if update < 1 else float("nan")), threads=1)
+    for rate in (-1, float("nan"), None):
+        with pytest.raises(tessera.Error, match="E0501: learning_rate"):
+            step.learning_rate = rate
+    step(x, labels)
+    with pytest.raises(tessera.Error, match="E0501: the learning rate of update 1: .* got nan"):
+        step(x, labels)
+    assert step.updates == 1
 
 
 def test_a_parameter_that_no_gradient_reaches():

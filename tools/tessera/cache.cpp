@@ -9,8 +9,8 @@ namespace {
 
 constexpr const char* kCacheExamples =
     "Examples:\n"
-    "  tessera cache                   where it is, how much it holds\n"
-    "  tessera cache list              each entry, the last used first\n"
+    "  tessera cache                   its folder and size\n"
+    "  tessera cache list              its entries, most recently used first\n"
     "  tessera cache clear\n";
 
 struct Cache {
@@ -21,7 +21,7 @@ struct Cache {
         CodeCache cache = TRY(CodeCache::open(folder));
         if (cache.enabled()) return cache;
         return Error(Code::E0605, "there is no folder for compiled code")
-            .hint("TESSERA_CACHE names one; otherwise HOME says where it is");
+            .hint("set TESSERA_CACHE to a folder, or HOME, below which the default folder is");
     }
     Status size() const;
     Status list() const;
@@ -101,6 +101,7 @@ Status Cache::clear() const {
 void add_cache(CLI::App& app, Chosen& chosen) {
     auto cache = std::make_shared<Cache>();
     CLI::App* c = app.add_subcommand("cache", "Show or clear the cache of compiled code");
+    c->footer(fmt::format("{}\n{}", kCacheExamples, kExitStatus));  // its subcommands inherit it
     auto add = [&](CLI::App& to, Status (Cache::*action)() const) {
         to.add_option("--cache-dir", cache->folder, "Folder of the code cache (per user)")->option_text("DIR");
         to.add_flag("--json", cache->json, "Print JSON");
@@ -108,18 +109,17 @@ void add_cache(CLI::App& app, Chosen& chosen) {
             chosen = [cache, action] { return report((cache.get()->*action)(), cache->json); };
         };
     };
-    CLI::App* size = c->add_subcommand("size", "How much the cache holds, and where it is");
+    CLI::App* size = c->add_subcommand("size", "Print the folder and the size of the cache");
     size->callback(add(*size, &Cache::size));
-    CLI::App* list = c->add_subcommand("list", "Each entry, the last used first");
+    CLI::App* list = c->add_subcommand("list", "List the entries, most recently used first");
     list->callback(add(*list, &Cache::list));
-    CLI::App* clear = c->add_subcommand("clear", "Remove every entry");
+    CLI::App* clear = c->add_subcommand("clear", "Remove all entries");
     clear->callback(add(*clear, &Cache::clear));
     c->require_subcommand(0, 1);
     const auto otherwise = add(*c, &Cache::size);
     c->callback([c, otherwise] {
         if (c->get_subcommands().empty()) otherwise();
     });
-    c->footer(fmt::format("{}\n{}", kCacheExamples, kExitStatus));
 }
 
 }  // namespace tessera::cli

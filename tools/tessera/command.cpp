@@ -240,6 +240,12 @@ std::string shown_path(const std::string& path) {
     return path.empty() ? "resnet50 (built in)" : path == "-" ? "standard input" : escaped(path);
 }
 
+Status check_model_suffix(const std::string& out) {
+    if (out.ends_with(".onnx") || out.ends_with(".tsr")) return {};
+    return Error(Code::E0501, "\"{}\" ends in neither .onnx nor .tsr", out)
+        .hint("end it in .onnx for ONNX or in .tsr for text");
+}
+
 Result<Model> load_model(const std::string& path) {
     Model model = TRY(path == "-" ? model_from_standard_input() : Model::load(path, reading));
     for (const Warning& w : model.warnings()) warn(w);

@@ -1,5 +1,5 @@
 // What the subcommands share: how they report an error, how far they are, and what a person can read on a terminal.
-// Exit status: 0 done, 1 a file, a model or an input is wrong, 2 wrong usage, 3 a fault of ours, 130 interrupted.
+// Exit status: 0 success, 1 invalid file, model or input, 2 wrong usage, 3 internal error, 130 interrupted.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,8 +18,7 @@ using Json = nlohmann::ordered_json;
 
 inline constexpr int kDone = 0, kWrongInput = 1, kWrongUsage = 2, kOurFault = 3, kInterrupted = 130;
 inline constexpr const char* kExitStatus =
-    "Exit status: 0 done, 1 a file, the model or an input is wrong, 2 wrong usage, 3 a fault of\n"
-    "tessera, 130 interrupted.\n";
+    "Exit status: 0 success, 1 invalid file, model or input, 2 wrong usage, 3 internal error, 130 interrupted.\n";
 
 inline constexpr int64_t kExternalFrom = 1024;  // bytes from which --external-data puts a tensor into a file of its own
 
@@ -101,6 +100,9 @@ void say_error(const std::string& text);                // on standard error; no
 void print_json(const Json& json);
 Json error_json(const Error& error);
 std::string escaped(std::string_view text);  // control characters made visible: names in a file are anyone's
+
+// E0501 unless the name of a model to write ends in .onnx or .tsr.
+Status check_model_suffix(const std::string& out);
 
 // A warning on standard error, and among "warnings" of what print_json prints.
 void warn(const Warning& warning);

@@ -1,4 +1,4 @@
-// tessera compile: machine code for a model, and what was decided on the way.
+// tessera compile: machine code for a model, its stages, and the decisions of the compiler.
 #include "api/kernel_text.h"
 #include "base/output_file.h"
 #include "given.h"
@@ -11,14 +11,14 @@ namespace {
 
 constexpr const char* kCompileExamples =
     "Examples:\n"
-    "  tessera compile model.onnx                         how many kernels, how long\n"
-    "  tessera compile model.onnx --emit=compute | less   what each kernel computes; --emit=schedule: how\n"
-    "  tessera compile model.onnx --emit=kernel -o k.tsk  the loops, and\n"
-    "  tessera compile k.tsk --emit=asm                   on from there, after a change by hand\n"
+    "  tessera compile model.onnx                         number of kernels, time to compile\n"
+    "  tessera compile model.onnx --emit=compute | less   what each kernel computes\n"
+    "  tessera compile model.onnx --emit=kernel -o k.tsk  the loop nests, as text\n"
+    "  tessera compile k.tsk --emit=asm                   compiles these, after you edited them\n"
     "  tessera compile model.onnx --emit=asm -o model.s --target x86_64-avx512\n"
-    "  tessera compile model.onnx --dump-dir stages       every stage, one file each\n"
+    "  tessera compile model.onnx --dump-dir stages       each stage in its own file\n"
     "  tessera compile model.onnx --explain --time-passes\n"
-    "  tessera compile model.onnx --check --dim batch=2   each step against the reference\n"
+    "  tessera compile model.onnx --check --dim batch=2   compares each step with the reference\n"
     "  tessera compile model.onnx --print-after choose_winograd\n"
     "  tessera compile model.onnx --emit=bundle -o model  code, header and weights for C programs\n"
     "  tessera compile model.onnx --emit=graph --with-weights -o optimized.tsr\n";

@@ -163,6 +163,7 @@ std::string fish_script(const std::vector<Described>& all) {
 void add_version(CLI::App& app, Chosen& chosen) {
     auto json = std::make_shared<bool>(false);
     CLI::App* c = app.add_subcommand("version", "Print the version");
+    c->footer(kExitStatus);
     c->add_flag("--json", *json, "Print JSON");
     c->callback([json, &chosen] {
         chosen = [json] {

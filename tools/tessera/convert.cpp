@@ -21,10 +21,8 @@ struct Convert {
 };
 
 Status Convert::operator()() const {
-    bool to_onnx = out.ends_with(".onnx"), to_text = out.ends_with(".tsr") || out.ends_with(".txt") || out == "-";
-    if (!to_onnx && !to_text)
-        return Error(Code::E0501, "\"{}\" ends in neither .onnx nor .tsr", out)
-            .hint("end it in .onnx for ONNX or in .tsr for text, or use - for text to standard output");
+    if (out != "-") TRY(check_model_suffix(out));
+    const bool to_onnx = out.ends_with(".onnx");
     if (!to_onnx && (opset || external)) return Error(Code::E0501, "--opset and --external-data are for ONNX files");
     if (to_onnx && !weights.empty()) return Error(Code::E0501, "--weights is for text").hint("use --external-data");
     if (out == "-" && (!weights.empty() || json)) return Error(Code::E0501, "- takes neither --weights nor --json");

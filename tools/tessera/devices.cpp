@@ -30,9 +30,9 @@ int print_devices(bool json) {
     for (const DeviceInfo& d : devices) {
         fmt::print("{:<8} {}", d.target, d.name);
         if (d.bytes) fmt::print(", {}", human_bytes(double(d.bytes)));
-        if (d.processors) fmt::print(", {} multiprocessors", d.processors);
+        if (d.processors) fmt::print(", {} SMs", d.processors);
         if (!d.code.empty()) fmt::print(", code for {}", d.code);
-        fmt::print("{}{}\n", d.why.empty() ? "" : "; not usable: ", d.why);
+        fmt::print("{}{}\n", d.why.empty() ? "" : "; cannot be used: ", d.why);
     }
     if (!why.empty()) fmt::print("{}\n", why);
     return kDone;

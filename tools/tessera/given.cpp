@@ -12,7 +12,8 @@ void GivenInputs::add_options(CLI::App& command) {
     command.add_option("--seed", seed, "Seed for random inputs, random ops and the built-in model's weights (0)")
         ->option_text("N")
         ->check(at_least(0));
-    command.add_option("--dim", dims, "Size of a symbolic dimension in random inputs (chosen by its name and place)")
+    command
+        .add_option("--dim", dims, "Size of a symbolic dimension in random inputs (chosen by its name and position)")
         ->option_text("NAME=SIZE ...")
         ->allow_extra_args(false);
 }
@@ -98,10 +99,11 @@ void CompileFlags::add_options(CLI::App& command) {
 void CompileFlags::add_tier(CLI::App& command, const std::string& standard) {
     options.tier = standard;
     command
-        .add_option("--tier", options.tier,
-                    fmt::format("full: optimized code; fast: a baseline, compiled soon and slower; auto: the baseline, "
-                                "until optimized code is there ({})",
-                                standard))
+        .add_option(
+            "--tier", options.tier,
+            fmt::format("full: optimized code; fast: a baseline that compiles quickly and runs slower; auto: the "
+                        "baseline until optimized code is ready ({})",
+                        standard))
         ->option_text("full|fast|auto")
         ->check(CLI::IsMember({"full", "fast", "auto"}));
 }

@@ -154,6 +154,7 @@ size_t help_columns() {
 void add_help(CLI::App& app) {
     CLI::App* c = app.add_subcommand("help", "Print the help of a command");  // arguments() makes it --help
     c->add_option("command", "The command; without it, tessera itself")->option_text("COMMAND");
+    c->footer(kExitStatus);
 }
 
 std::string wrapped(const std::string& text, size_t columns) {

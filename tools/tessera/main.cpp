@@ -55,8 +55,8 @@ const Host& tessera::cli::host() { return current_host; }
 int tessera::cli::command_line(int argc, char** argv, const Host& host) {
     current_host = host;
     CLI::App app(
-        "Tessera, a deep-learning compiler: runs ONNX models, compiles, measures and optimizes them, shows what is "
-        "in them, and converts them.",
+        "Tessera, a deep-learning compiler: runs, compiles, measures, optimizes, trains, quantizes, inspects and "
+        "converts ONNX models.",
         "tessera");
     use_wrapped_help(app);
     app.set_version_flag("--version", "tessera " TESSERA_VERSION, "Print the version");

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kOptimizeExamples =
     "Examples:\n"
-    "  tessera optimize model.onnx                        what there is to gain\n"
+    "  tessera optimize model.onnx                        a table of before and after\n"
     "  tessera optimize model.onnx -o smaller.onnx\n"
     "  tessera optimize model.onnx --explain | less\n"
     "  tessera optimize model.onnx --report model.html    each rewrite, in the browser\n"
@@ -229,15 +229,13 @@ Status Optimize::check_usage() const {
     if (path.empty()) return Error(Code::E0501, "no model is given").hint("tessera optimize model.onnx");
     if (!searched && !search_only.empty())
         return Error(Code::E0501, "{} is an option of --search", search_only[0]).hint("add --search, or leave it out");
-    bool to_onnx = out.ends_with(".onnx"), to_text = out.ends_with(".tsr") || out.ends_with(".txt");
-    if (!out.empty() && !to_onnx && !to_text)
-        return Error(Code::E0501, "\"{}\" ends in neither .onnx nor .tsr", out)
-            .hint("end it in .onnx for ONNX or in .tsr for text");
+    if (!out.empty()) TRY(check_model_suffix(out));
+    const bool to_onnx = out.ends_with(".onnx");
     if (!without_mutants.empty() && (search_options.mutate <= 0 || !without_mutants.ends_with(".onnx")))
         return Error(Code::E0501, "--without-mutants is for --mutate, and writes ONNX")
             .hint("--search --mutate -o faster.onnx --without-mutants other.onnx");
     if (!to_onnx && (opset || external)) return Error(Code::E0501, "--opset and --external-data are for -o FILE.onnx");
-    if (!to_text && !weights.empty()) return Error(Code::E0501, "--weights is for -o FILE.tsr");
+    if (!out.ends_with(".tsr") && !weights.empty()) return Error(Code::E0501, "--weights is for -o FILE.tsr");
     if (!report.empty() && !report.ends_with(".html"))
         return Error(Code::E0501, "--report {} writes a page: end it in .html", report);
     std::vector<PassRun> there = optimizer_passes();

@@ -18,10 +18,10 @@ constexpr const char* kProfileExamples =
     "  tessera profile model.onnx --report profile.html  timeline, roofline and graph, in the browser\n"
     "  tessera profile model.onnx --trace trace.json     for chrome://tracing or Perfetto\n"
     "  tessera profile model.onnx --dim batch=8 --json\n"
-    "\n\"of peak\" is the share of what this machine can do: of its multiply-adds or of its memory's bytes\n"
-    "per second, whichever a step is nearer to. Both are measured first, and the most that this machine\n"
-    "reached so far counts; on a GPU by large products of each element type and a copy, once for each\n"
-    "card. A step whose data stays in a cache can be above 100 % of the memory's rate.\n";
+    "\n\"of peak\" is the share of the machine's peak arithmetic rate or of its memory bandwidth, whichever\n"
+    "is larger for the step. Both peaks are measured before the first profile and raised if a later run\n"
+    "exceeds them; on a GPU, they are measured once per device, with large products of each element type\n"
+    "and a copy. A step whose data stays in a cache can exceed 100 % of the memory bandwidth.\n";
 
 struct Profile {
     std::string path, trace, report;

@@ -128,8 +128,7 @@ void Quantize::show(const QuantizeReport& report) const {
 }
 
 Status Quantize::operator()() {
-    if (!out.ends_with(".onnx") && !out.ends_with(".tsr"))
-        return Error(Code::E0501, "\"{}\" ends in neither .onnx nor .tsr", out);
+    TRY(check_model_suffix(out));
     if (!labels.empty() && !samples.given())
         return Error(Code::E0501, "--labels needs the data that it labels").hint("give inputs with --data");
     const Model model = TRY(load_model(path));
@@ -168,12 +167,12 @@ void add_quantize(CLI::App& app, Chosen& chosen) {
         ->option_text("P");
     c->add_option("--activations", o.activations, "Type of activations: uint8, int8, uint16 or int16 (uint8)")
         ->option_text("TYPE");
-    c->add_flag("--symmetric", o.symmetric, "Use zero point 0 (of unsigned types: the middle)");
+    c->add_flag("--symmetric", o.symmetric, "Fix the zero point at 0, or at the middle of an unsigned type");
     c->add_flag("--power-of-two", o.power_of_two, "Round scales up to powers of two");
     c->add_flag("--per-tensor", run->per_tensor, "Use one scale for all output channels of a weight");
     c->add_option("--weight-scheme", o.weight_scheme, "How ranges of weights are chosen: minmax or mse (minmax)")
         ->option_text("NAME");
-    c->add_flag("--bias-correction", o.bias_correction, "Correct the mean of each output channel");
+    c->add_flag("--bias-correction", o.bias_correction, "Compensate the mean error of rounded weights in the biases");
     c->add_flag("--products", o.products, "Also quantize matrix products of two activations");
     c->add_option("--keep", o.keep, "Patterns of nodes, values or operators that stay in floating point")
         ->option_text("PATTERN ...")

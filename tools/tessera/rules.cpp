@@ -476,7 +476,7 @@ void add_rules(CLI::App& app, Chosen& chosen) {
     add_check(*rules, chosen);
     add_list(*rules, chosen);
     add_functions(*rules, chosen);
-    add_on_files<Prove>(*rules, chosen, "prove", "Prove each rule for all sizes, where the prover can",
+    add_on_files<Prove>(*rules, chosen, "prove", "Try to prove each rule for all sizes",
                         "Rule files; without any, the built-in rules");
     add_on_files<Verify>(*rules, chosen, "verify", "Replay certificates and have the refuter confirm each rule",
                          "Rule files, with their certificates beside them");

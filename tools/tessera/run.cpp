@@ -250,7 +250,9 @@ void add_run(CLI::App& app, Chosen& chosen) {
     c->add_option("--memory-limit", run->memory_limit,
                   "Memory limit for tensors, such as 4G (three quarters of the machine's)")
         ->option_text("BYTES");
-    c->add_option("--max-work", run->max_work, "Limit on scalar operations, such as 500G")->option_text("COUNT");
+    c->add_option("--max-work", run->max_work,
+                  "Limit on the scalar operations of the evaluator and of loops, such as 500G")
+        ->option_text("COUNT");
     c->add_option("--backend", run->backend, "compiled: machine code; evaluate: the reference evaluator, which is slow")
         ->option_text("compiled|evaluate")
         ->check(CLI::IsMember({"compiled", "evaluate"}));

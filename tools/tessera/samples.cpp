@@ -93,10 +93,10 @@ void GivenSamples::add_options(CLI::App& c) {
         ->option_text("N")
         ->check(at_least(1));
     c.add_option("--limit", limit, "Use at most N runs")->option_text("N")->check(at_least(1));
-    c.add_option("--dim", dims, "Size of a symbolic dimension of random inputs")
+    c.add_option("--dim", dims, "Size of a symbolic dimension in random inputs")
         ->option_text("NAME=SIZE ...")
         ->allow_extra_args(false);
-    c.add_option("--seed", seed, "Seed of random inputs (0)")->option_text("N");
+    c.add_option("--seed", seed, "Seed for random inputs (0)")->option_text("N");
 }
 
 Result<std::vector<NamedData>> GivenSamples::read(const Model& model) const {

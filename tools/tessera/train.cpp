@@ -15,7 +15,7 @@ constexpr const char* kTrainExamples =
     "Examples:\n"
     "  tessera train model.onnx --data x.npy,labels.npy --epochs 3 --lr 3e-4 --out trained.onnx\n"
     "  tessera train model.onnx --data x.npy,labels.npy --checkpoint run.safetensors --resume\n"
-    "      goes on where the run before was stopped; the losses are the same to the bit\n"
+    "      resumes an interrupted run; the losses are bitwise the same\n"
     "  tessera train model.onnx --data x.npy,y.npy --loss mse --optimizer sgd --momentum 0.9\n";
 
 struct EpochResult {
@@ -59,13 +59,15 @@ Status Train::choose_options() {
     o.learning_rate = rate.value_or(o.learning_rate);
     o.weight_decay = weight_decay.value_or(o.weight_decay);
     if ((momentum || nesterov) && kind != "sgd")
-        return Error(Code::E0501, "--momentum and --nesterov are of the optimizer sgd");
+        return Error(Code::E0501, "--momentum and --nesterov are options of --optimizer sgd");
     o.momentum = momentum.value_or(0);
     o.nesterov = nesterov;
-    if (resume && checkpoint.empty()) return Error(Code::E0501, "--resume needs --checkpoint, the file to go on from");
+    if (resume && checkpoint.empty())
+        return Error(Code::E0501, "--resume needs --checkpoint FILE, the file to resume from");
     if (out.empty() && checkpoint.empty())
-        return Error(Code::E0501, "nothing would be left of the run")
+        return Error(Code::E0501, "the run would save no result")
             .hint("name a file for the trained model with --out, or one with --checkpoint");
+    if (!out.empty()) TRY(check_model_suffix(out));
     if (no_cache)
         options.compile.cache = "";
     else if (!cache.empty())
@@ -283,7 +285,7 @@ void add_train(CLI::App& app, Chosen& chosen) {
     run->options.optimizer.kind = "adamw";
     c->add_option("--optimizer", run->options.optimizer.kind, "sgd, adam, adamw, adagrad or lion (adamw)")
         ->option_text("NAME");
-    c->add_option("--lr", run->rate, "Learning rate (the optimizer's own)")->option_text("RATE");
+    c->add_option("--lr", run->rate, "Learning rate (the optimizer's default)")->option_text("RATE");
     c->add_option("--schedule", run->schedule, "Learning-rate schedule: constant, linear or cosine, to zero at the end")
         ->option_text("NAME")
         ->check(CLI::IsMember({"constant", "linear", "cosine"}));
@@ -305,10 +307,10 @@ void add_train(CLI::App& app, Chosen& chosen) {
         ->option_text("PATTERN ...")
         ->allow_extra_args(false);
     c->add_option("--precision", run->options.precision,
-                  "Type of products: f32, bf16 or f16 (f32); parameters keep theirs")
+                  "Element type of products: f32, bf16 or f16 (f32); parameters are not converted")
         ->option_text("TYPE");
-    c->add_option("--seed", run->options.seed, "Seed of the order of examples and of dropout (0)")->option_text("N");
-    c->add_flag("--no-shuffle", run->no_shuffle, "Take the examples in the order of the files");
+    c->add_option("--seed", run->options.seed, "Seed for the order of examples and for dropout (0)")->option_text("N");
+    c->add_flag("--no-shuffle", run->no_shuffle, "Use the examples in the order of the files");
     c->add_option("--checkpoint", run->checkpoint, "Save the run to this file after each epoch (safetensors)")
         ->option_text("FILE");
     c->add_option("--save-every", run->save_every, "Also save after every N steps")

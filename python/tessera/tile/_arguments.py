@@ -151,7 +151,7 @@ def memory_of(x: Any) -> Memory:
         if where == "cuda":
             on = f"cuda:{getattr(device, 'index', None) or 0}"
         elif where not in ("cpu", "meta"):
-            raise Error("E0701", f"a tensor on {device}", "", "", "kernels run on the processor and on NVIDIA GPUs")
+            raise Error("E0701", f"a tensor on {device}", "", "", "kernels run on the CPU and on NVIDIA GPUs")
         core = element_name(x.dtype)
         size, address = types.of_core(core).itemsize, x.data_ptr()
         if not hasattr(x, "stride") or not hasattr(x, "numel"):

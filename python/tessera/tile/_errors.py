@@ -56,4 +56,4 @@ class CallError(Error, RuntimeError):
 
 
 class OutOfResources(Error):
-    """A kernel that needs more than the processor has."""
+    """A kernel that needs more resources than the device has."""

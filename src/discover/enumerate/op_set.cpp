@@ -293,7 +293,7 @@ Result<OpSet> set_named(const std::string& names) {
             std::vector<std::string_view> known{"taso", "extended"};
             for (const OpDef* o : all_ops()) known.push_back(o->name);
             Error error(Code::E0501, "there is no op and no set of ops named \"{}\"", name);
-            if (std::string near = nearest(name, known); !near.empty()) return std::move(error).hint("{}?", near);
+            if (std::string near = nearest(name, known); !near.empty()) return std::move(error).hint("did you mean \"{}\"?", near);
             return std::move(error).hint("{}", kWhatThereIs);
         }
         TRY(add_templates(*op, set));

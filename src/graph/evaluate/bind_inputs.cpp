@@ -101,7 +101,7 @@ Status check_places(const Inputs& inputs, int gpu) {
         const auto elsewhere = gpu_of(datum, gpu);
         if (!elsewhere) continue;
         auto wrong = Error(Code::E0701, "input \"{}\" is on GPU {}, but the model runs on {}", name, *elsewhere,
-                           gpu == kNoGpu ? "the processor" : fmt::format("GPU {}", gpu));
+                           gpu == kNoGpu ? "the CPU" : fmt::format("GPU {}", gpu));
         if (gpu == kNoGpu) return std::move(wrong).hint("copy it to the host, or compile for cuda:{}", *elsewhere);
         return std::move(wrong).hint("copy it to GPU {}, or compile for cuda:{}", gpu, *elsewhere);
     }

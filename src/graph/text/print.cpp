@@ -197,6 +197,11 @@ Status save_text(const Graph& graph, const std::filesystem::path& path, const Pr
     OutputFile text = TRY(OutputFile::create(path));
     TRY(text.write(writer.text));
     if (!options.weights_file.empty()) {
+        const auto beside = std::filesystem::path(options.weights_file).lexically_normal();
+        if (beside.is_absolute() || *beside.begin() == "..")  // reading it back is refused too
+            return Error(Code::E0106, "weights file \"{}\" is outside the folder of \"{}\"", options.weights_file,
+                         path.string())
+                .hint("name a file beside the text, such as weights.bin");
         OutputFile weights = TRY(OutputFile::create(path.parent_path() / options.weights_file));
         for (const Tensor* t : writer.large) {
             TRY(weights.write({static_cast<const char*>(t->data()), static_cast<size_t>(t->bytes())}));

@@ -107,7 +107,7 @@ class RuleChecker {
                 std::vector<std::string_view> names;
                 for (const AttrDef& a : op.attrs) names.push_back(a.name);
                 Error e = error(term, "{} has no attribute {}", op.name, name);
-                if (std::string near = nearest(name, names); !near.empty()) return std::move(e).hint("{}?", near);
+                if (std::string near = nearest(name, names); !near.empty()) return std::move(e).hint("did you mean \"{}\"?", near);
                 return e;
             }
             TermKind wanted = kind_of(def->kind);

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/numeric.h"
-#include "rewrite/rules/check_rule.h"
+#include "rewrite/rules/matcher.h"
 
 namespace tessera {
 namespace {
@@ -30,227 +30,18 @@ bool is_literal(const Tensor& t, int64_t i, const Term& literal) {
     return std::fabs(value - literal.number) <= 1e-6 * std::fabs(literal.number);
 }
 
-class Matcher {
-  public:
-    Matcher(const Rule& rule, Value& root, const std::function<bool(const Match&)>& accept)
-        : rule_(rule), graph_(&root.graph()), accept_(accept) {
-        state_.rule = &rule;
-        state_.slots.resize(rule.variables.size());
-        state_.roots = {&root};
-        bound_.resize(rule.variables.size());
-        agenda_ = {{&rule.pattern[0], &root}};
-    }
+// The values of one graph; nested graphs are not entered.
+struct GraphSource {
+    const Graph* graph;
 
-    std::optional<Match> find() {
-        if (!next()) return {};
-        return std::move(state_);
-    }
-
-  private:
-    const Rule& rule_;
-    Graph* graph_;
-    const std::function<bool(const Match&)>& accept_;
-    Match state_;
-    std::vector<bool> bound_;
-    std::vector<std::pair<const Term*, Value*>> agenda_;
-
-    struct Saved {
-        Match state;
-        std::vector<bool> bound;
-        std::vector<std::pair<const Term*, Value*>> agenda;
-    };
-    Saved save() const { return {state_, bound_, agenda_}; }
-    void restore(const Saved& s) {
-        state_ = s.state;
-        bound_ = s.bound;
-        agenda_ = s.agenda;
-    }
-
-    // Matches what is on the agenda, then further roots, then the conditions.
-    bool next() {
-        while (!agenda_.empty()) {
-            auto [term, value] = agenda_.back();
-            agenda_.pop_back();
-            switch (term->form) {
-                case Form::Variable:
-                    if (!variable(*term, value)) return false;
-                    break;
-                case Form::Number:
-                    if (!value || !matches_literal(*term, *value)) return false;
-                    break;
-                case Form::List:
-                    if (!value || !matches_list(*term, *value)) return false;
-                    break;
-                case Form::Op: {
-                    if (!value || !op(*term, *value)) return false;
-                    std::optional<bool> branched = inputs(*term, *value->node());
-                    if (branched) return *branched;
-                    break;
-                }
-                default: return false;
-            }
-        }
-        if (state_.roots.size() < rule_.pattern.size()) return further_root();
-        for (const auto& [slot, term] : rule_.lets) {
-            if (term.form == Form::Op) continue;
-            std::optional<RuleValue> value = evaluate_term(term, state_.slots);
-            if (!value) return false;
-            state_.slots[static_cast<size_t>(slot)] = std::move(*value);
-        }
-        for (const Term& condition : rule_.conditions) {
-            std::optional<RuleValue> holds = evaluate_term(condition, state_.slots);
-            if (!holds || !std::get<bool>(*holds)) return false;
-        }
-        return accept_(state_);
-    }
-
-    bool bind(int slot, RuleValue value) {
-        if (slot < 0) return true;
-        auto i = static_cast<size_t>(slot);
-        if (bound_[i]) return same_value(state_.slots[i], value);
-        bound_[i] = true;
-        state_.slots[i] = std::move(value);
-        return true;
-    }
-
-    bool variable(const Term& term, Value* value) {
-        if (!value) return term.optional && bind(term.slot, {});
-        if (term.slot < 0) return true;
-        const RuleVariable& v = rule_.variables[static_cast<size_t>(term.slot)];
-        if (!value->type().is_tensor() || !satisfies(value->type().tensor().dtype, v.constraint)) return false;
-        return bind(term.slot, value);
-    }
-
-    // The node, its attributes and its number of inputs.
-    bool op(const Term& term, Value& value) {
-        Node* node = value.node();
-        if (!node || &node->op() != term.op || value.index() != static_cast<size_t>(term.output)) return false;
-        if (&node->graph() != graph_) return false;
-        if (!bind(term.bound_slot, &value)) return false;
-        auto bind_slot = [this](int slot, RuleValue v) { return bind(slot, std::move(v)); };
-        if (!match_attributes(term, *node, state_.slots, bind_slot)) return false;
-        if (std::find(state_.nodes.begin(), state_.nodes.end(), node) == state_.nodes.end())
-            state_.nodes.push_back(node);
-        return true;
-    }
-
-    // Puts the inputs on the agenda. Where there is more than one way it tries them all, and says how that ended.
-    std::optional<bool> inputs(const Term& term, Node& node) {
-        const std::vector<Term>& args = term.args;
-        size_t count = std::max(node.inputs().size(), args.size());
-        auto first_list = std::find_if(args.begin(), args.end(), [](const Term& a) { return a.list; });
-        if (first_list != args.end()) return spread(term, node, static_cast<size_t>(first_list - args.begin()));
-        if (node.inputs().size() > args.size()) return false;
-        const bool either = node.is(Trait::Commutative) && args.size() == 2 && node.inputs().size() == 2;
-        if (!either && !literals_fit(term, node)) return false;
-        if (either) {
-            Saved before = save();
-            for (bool swapped : {false, true}) {
-                if (swapped) restore(before);
-                Value* a = node.input(swapped ? 1 : 0);
-                Value* b = node.input(swapped ? 0 : 1);
-                if (!could_be(args[0], a) || !could_be(args[1], b) || !literals_fit(term, node, swapped)) continue;
-                agenda_.emplace_back(&args[0], a);
-                agenda_.emplace_back(&args[1], b);
-                if (next()) return true;
-            }
-            return false;
-        }
-        for (size_t i = count; i-- > 0;) {
-            if (!could_be(args[i], node.input(i))) return false;
-            agenda_.emplace_back(&args[i], node.input(i));
-        }
-        return {};
-    }
-
-    // A cheap look before the order is tried.
-    static bool could_be(const Term& term, const Value* v) {
-        if (term.form == Form::Op) return v && v->node() && &v->node()->op() == term.op;
-        if (term.form == Form::Number) return v && v->is_constant();
-        return v || term.optional;
-    }
-
-    // Inputs with lists among them: the second list takes what the first one leaves.
-    std::optional<bool> spread(const Term& term, Node& node, size_t first) {
-        const std::vector<Term>& args = term.args;
-        const std::vector<Value*>& given = node.inputs();
-        size_t last = args.size() - 1;
-        while (!args[last].list) --last;
-        size_t fixed = args.size() - (first == last ? 1 : 2);
-        if (given.size() < fixed) return false;
-        size_t loose = given.size() - fixed;
-        auto place = [&](size_t taken) {
-            size_t at = 0;
-            std::vector<const Value*> literals;
-            for (size_t i = 0; i < args.size(); ++i) {
-                if (args[i].list) {
-                    size_t n = i == first ? taken : loose - taken;
-                    std::vector<Value*> part(given.begin() + static_cast<std::ptrdiff_t>(at),
-                                             given.begin() + static_cast<std::ptrdiff_t>(at + n));
-                    if (!bind(args[i].slot, std::move(part))) return false;
-                    at += n;
-                } else {
-                    if (args[i].form == Form::Number) literals.push_back(given[at]);
-                    agenda_.emplace_back(&args[i], given[at++]);
-                }
-            }
-            return literals_fit(node, literals);
-        };
-        if (first == last) {
-            if (!place(loose)) return false;
-            return {};
-        }
-        Saved before = save();
-        for (size_t taken = 0; taken <= loose; ++taken) {
-            restore(before);
-            if (place(taken) && next()) return true;
-        }
-        return false;
-    }
-
-    // Roots after the first are found from a value they share with those before.
-    bool further_root() {
-        const Term& root = rule_.pattern[state_.roots.size()];
-        std::vector<const Term*> path;
-        Value* shared = nullptr;
-        if (!find_shared(root, path, shared, false) && !find_shared(root, path, shared, true)) return false;
-        std::vector<Value*> candidates = {shared};
-        for (size_t i = path.size(); i-- > 0;) {
-            std::vector<Value*> above;
-            for (Value* v : candidates)
-                for (const Use& use : v->uses())
-                    if (use.node && use.graph == graph_ && &use.node->op() == path[i]->op &&
-                        static_cast<size_t>(path[i]->output) < use.node->output_count()) {
-                        Value* out = use.node->output(static_cast<size_t>(path[i]->output));
-                        if (std::find(above.begin(), above.end(), out) == above.end()) above.push_back(out);
-                    }
-            candidates = std::move(above);
-        }
-        Saved before = save();
-        for (Value* candidate : candidates) {
-            if (std::find(state_.roots.begin(), state_.roots.end(), candidate) != state_.roots.end()) continue;
-            restore(before);
-            state_.roots.push_back(candidate);
-            agenda_ = {{&root, candidate}};
-            if (next()) return true;
-        }
-        return false;
-    }
-
-    // The ops from a root down to a variable that is bound already; one that is computed leads to fewer places.
-    bool find_shared(const Term& term, std::vector<const Term*>& path, Value*& shared, bool constant) const {
-        path.push_back(&term);
-        for (const Term& arg : term.args) {
-            if (arg.form == Form::Variable && arg.slot >= 0 && bound_[static_cast<size_t>(arg.slot)])
-                if (auto* v = std::get_if<Value*>(&state_.slots[static_cast<size_t>(arg.slot)]);
-                    v && *v && (*v)->is_constant() == constant) {
-                    shared = *v;
-                    return true;
-                }
-            if (arg.form == Form::Op && find_shared(arg, path, shared, constant)) return true;
-        }
-        path.pop_back();
-        return false;
+    std::span<Value* const> members(Value* const& value) const { return {&value, 1}; }
+    Value* representative(Value& value) const { return &value; }
+    bool contains(const Node& node) const { return &node.graph() == graph; }
+    bool is_constant(const Value& value) const { return value.is_constant(); }
+    bool same(const Value& a, const Value& b) const { return &a == &b; }
+    std::optional<bool> holds(const Term& condition, const std::vector<RuleValue>& slots) const {
+        const std::optional<RuleValue> value = evaluate_term(condition, slots);
+        return value ? std::optional(std::get<bool>(*value)) : std::nullopt;
     }
 };
 
@@ -373,7 +164,10 @@ bool matches_list(const Term& term, const Value& value) {
 }
 
 std::optional<Match> find_match(const Rule& rule, Value& root, const std::function<bool(const Match&)>& accept) {
-    return Matcher(rule, root, accept).find();
+    const GraphSource source{&root.graph()};
+    Matcher matcher(source, rule, accept);
+    if (!matcher.find(root)) return {};
+    return std::move(matcher.match());
 }
 
 std::optional<RuleValue> evaluate_term(const Term& term, const std::vector<RuleValue>& slots) {

@@ -189,7 +189,7 @@ class RuleReader {
         std::vector<std::string_view> names;
         for (const RuleVariable& v : rule_->variables) names.push_back(v.name);
         Error error = scan_.error(at, Code::E0302, "{} is not bound on the left", name);
-        if (std::string near = nearest(name, names); !near.empty()) return std::move(error).hint("{}?", near);
+        if (std::string near = nearest(name, names); !near.empty()) return std::move(error).hint("did you mean \"{}\"?", near);
         return error;
     }
 
@@ -395,7 +395,7 @@ class RuleReader {
             for (const OpDef* op : all_ops()) names.push_back(op->name);
             for (const RuleFunction& f : rule_functions()) names.push_back(f.name);
             Error error = scan_.error(at, Code::E0302, "there is neither an op nor a function \"{}\"", name);
-            if (std::string near = nearest(name, names); !near.empty()) return std::move(error).hint("{}?", near);
+            if (std::string near = nearest(name, names); !near.empty()) return std::move(error).hint("did you mean \"{}\"?", near);
             return error;
         }
         TRY(scan_.expect("("));

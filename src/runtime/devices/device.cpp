@@ -16,7 +16,7 @@ std::string shown_bytes(int64_t bytes) {
     return fmt::format("{:.3g} {}", shown, kUnits[unit]);
 }
 
-std::string shown_place(int gpu) { return gpu == kNoGpu ? "the processor" : fmt::format("GPU {}", gpu); }
+std::string shown_place(int gpu) { return gpu == kNoGpu ? "the CPU" : fmt::format("GPU {}", gpu); }
 
 Device& device_of(DeviceKind kind) {
     switch (kind) {

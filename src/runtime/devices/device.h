@@ -159,7 +159,7 @@ inline DeviceScope::~DeviceScope() {
 }
 
 std::string shown_bytes(int64_t bytes);  // "1.5 GB"
-std::string shown_place(int gpu);        // "GPU 1", or "the processor"
+std::string shown_place(int gpu);        // "GPU 1", or "the CPU"
 
 // Where memory ran out: what it was for.
 template <typename... Args>

@@ -21,10 +21,11 @@ constexpr const char* kBenchExamples =
     "  tessera bench model.onnx --against onnxruntime,torch --threads 1,all --json\n"
     "  tessera bench model.onnx --against onnxruntime --python ~/venv/bin/python --seconds 10\n"
     "  tessera bench after.onnx --against before.onnx\n"
-    "\nEach runs in a process of its own, and they take turns: while one runs, the others are stopped. A\n"
-    "ratio is the other's time over ours, turn by turn: above 1, ours is faster. onnxruntime and torch\n"
-    "need a Python that has them: --python, or TESSERA_BENCH_PYTHON, or python3. A model's file is\n"
-    "compiled as the model is, and given its inputs. A peer that fails makes the exit status 1.\n";
+    "\nEach competitor runs in its own process. The processes take turns: while one runs, the others are\n"
+    "stopped. A ratio is the competitor's time divided by Tessera's, taken in each turn: above 1, Tessera\n"
+    "is faster. onnxruntime and torch need a Python that has them: --python, or TESSERA_BENCH_PYTHON, or\n"
+    "python3. A model file given to --against is compiled with the same options and run on the same\n"
+    "inputs. The exit status is 1 if a competitor fails.\n";
 
 constexpr double kTurnSeconds = 0.1;
 constexpr int kMostInTurn = 1000;
