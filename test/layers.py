@@ -1,4 +1,5 @@
-"""Holds the dependency order of rooms: a file includes only its own room and those before it in ROOMS.
+"""Holds the dependency order of rooms: a file includes only its own room and those before it in ROOMS, and what a
+header declares is defined in the header's room.
 
 usage: layers.py [source folder]      checks a tree, prints each include that points the wrong way
        layers.py --self-test          shows that such an include is caught
@@ -38,6 +39,10 @@ check_meaning check_statement check_types check_unify""".split()
 OUTSIDE = """base/error.h base/gcd.h base/numeric.h base/random.h expr/expr.h graph/expand_node.h graph/graph.h
 graph/ops/conv_window.h onnx/dtypes.h rewrite/rule.h rewrite/rules/check_rule.h rewrite/rules/match.h
 discover/claim/certificate.h discover/claim/claim.h""".split()
+# Headers whose functions another room defines: the registry of ops, the text of rules, the lowering of schedules, and the
+# pattern of attention, which is matched on definitions.
+DEFINED_IN = {"graph/op_def.h": "graph/ops", "rewrite/rule.h": "rewrite/rules", "kernel/schedule/schedule.h": "kernel/lower",
+              "kernel/cpu/attention.h": "kernel/from_graph"}
 MOST_LINES = {"replay": 3900, "any rank": 3250}
 MOST_FILES = 40  # of a room; graph/ops has one file for each family
 SUFFIXES = {".h", ".hpp", ".cpp", ".def"}
@@ -103,6 +108,50 @@ def violations(root):
             yield f"src/{room}: {count} files, more than {MOST_FILES}: split the room"
 
 
+NOT_A_FUNCTION = re.compile(r"$|[\s#}/*]|[A-Z_]+\(|"
+                            r"(using|typedef|static|template|namespace|friend|extern|class|struct|enum|union)\b")
+
+
+def functions(text):
+    """(name, whether it is defined there) of the functions that stand at the beginning of a line, none of unnamed
+    namespaces and none of classes."""
+    lines = iter(re.sub(r"//[^\n]*", "", text).split("\n"))
+    unnamed = False
+    for line in lines:
+        if line.startswith("namespace {"):
+            unnamed = True
+        elif line.startswith("}"):
+            unnamed = False
+        if unnamed or NOT_A_FUNCTION.match(line):
+            continue
+        while not re.search("[;{]", line) and (further := next(lines, None)) is not None:
+            line += " " + further.strip()
+        head, end = re.split("[;{]", line)[0], re.search("[;{]", line)
+        before = head.split("(")[0]
+        if "(" not in head or "=" in before or not end:
+            continue
+        yield before.split()[-1].lstrip("*&"), end[0] == "{"
+
+
+def definitions(root):
+    """Functions that the header of one room declares and only another room defines."""
+    declared, defined = [], {}
+    for file in sorted((root / "src").rglob("*")):
+        if file.suffix not in SUFFIXES:
+            continue
+        path = file.relative_to(root)
+        for name, here in functions(file.read_text(encoding="utf-8", errors="replace")):
+            if here:
+                defined.setdefault(name, set()).add(room_of(path))
+            elif file.suffix == ".h":
+                declared.append((name, path))
+    for name, path in declared:
+        rooms = defined.get(name, set())
+        allowed = {room_of(path), DEFINED_IN.get(str(path.relative_to("src")))}
+        if rooms and not rooms & allowed:
+            yield f"{path}: declares {name}, which {', '.join(sorted(rooms))} defines"
+
+
 def trusted(root):
     """What the checker must not include, and its parts that have grown."""
     lines = dict.fromkeys(MOST_LINES, 0)
@@ -119,6 +168,9 @@ def trusted(root):
     for part, count in lines.items():
         if count > MOST_LINES[part]:
             yield f"{CHECKER}: {count} lines are trusted for {part}, more than {MOST_LINES[part]}"
+
+
+DECLARED = {"base/error.h": "int declared_in_base(int a, int b);\n", "graph/op_def.h": "const Op* declared_in_graph();\n"}
 
 
 def self_test():
@@ -151,12 +203,17 @@ def self_test():
         ("src/tune/a.cpp", '#include "api/stages.h"', True),
         ("src/compile.cpp", "", True),
         ("src/oddity/a.cpp", "", True),
+        ("src/graph/a.cpp", "int declared_in_base(int a,\n                     int b) {\n  return a;\n}", True),
+        ("src/graph/a.cpp", "namespace {\nint declared_in_base(int a) {\n  return a;\n}\n}  // namespace", False),
+        ("src/base/a.cpp", "int declared_in_base(int a, int b) {\n  return a;\n}", False),
+        ("src/graph/a.cpp", "int A::declared_in_base(int a) {\n  return a;\n}", False),
+        ("src/graph/ops/a.cpp", "const Op* declared_in_graph() {\n  return nullptr;\n}", False),
         ("include/tessera/a.h", '#include "tessera/tensor.h"', False),
         ("include/tessera/a.h", '#include "graph/graph.h"', True),
         ("python/module.cpp", '#include "tessera/tensor.h"', False),
         ("python/module.cpp", '#include "graph/graph.h"', True),
     ]
-    files = ("base/error.h", "graph/graph.h", "graph/ops/common.h", "discover/discover.h", "discover/prove/prove.h",
+    files = ("base/error.h", "graph/graph.h", "graph/op_def.h", "graph/ops/common.h", "discover/discover.h", "discover/prove/prove.h",
              "discover/check/check_arithmetic.h", "discover/check/check_definedness.h",
              "api/stages.h", "search/search.h", "kernel/ir/kernel.h", "tune/tune.h", "../include/tessera/tensor.h")
     for name, text, expected in cases:
@@ -165,10 +222,10 @@ def self_test():
             for file in files:
                 path = root / "src" / file
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text("")
+                path.write_text(DECLARED.get(file, ""))
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text + "\n")
-            found = list(violations(root)) + list(trusted(root))
+            found = list(violations(root)) + list(definitions(root)) + list(trusted(root))
             if bool(found) != expected:
                 sys.exit(f"layers: {name} with {text[:80]!r}: expected {'a violation' if expected else 'none'}, got {found}")
     print(f"{len(cases)} cases")
@@ -178,8 +235,8 @@ def main():
     if sys.argv[1:] == ["--self-test"]:
         return self_test()
     root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent
-    found = list(violations(root)) + list(trusted(root))
-    print("\n".join(found) or "every include points to an earlier room")
+    found = list(violations(root)) + list(definitions(root)) + list(trusted(root))
+    print("\n".join(found) or "every include points to an earlier room; functions are defined where they are declared")
     sys.exit(1 if found else 0)
 
 

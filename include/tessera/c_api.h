@@ -136,8 +136,8 @@ size_t tessera_results_count(const tessera_results* results);
 const tessera_tensor* tessera_result(const tessera_results* results, size_t index); /* NULL: out of range */
 void tessera_results_free(tessera_results* results);
 
-/* The same, but writes the outputs to memory of the caller, one tensor for each output. E0403 to E0405 if an element
- * type, a rank or a size does not match. */
+/* The same, but writes the outputs to memory of the caller, one tensor for each output. E0403 or E0405 if an element
+ * type or a size does not match. */
 tessera_error* tessera_run_into(const tessera_executable* executable, const tessera_tensor* inputs, size_t count,
                                 const tessera_tensor* outputs, size_t output_count);
 

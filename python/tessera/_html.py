@@ -22,6 +22,10 @@ def _titled(title: str, *tables: str) -> str:
     return f"<div><strong>{html.escape(title)}</strong>{''.join(tables)}</div>"
 
 
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def _ports(inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
     rows = [("input", p.name, p.type) for p in inputs] + [("output", p.name, p.type) for p in outputs]
     return _table(("", "name", "type"), rows[:_MOST_ROWS], len(rows) - _MOST_ROWS)
@@ -33,15 +37,15 @@ def _ops(summary: Summary) -> str:
 
 
 def of_summary(summary: Summary) -> str:
-    return _titled(f"{summary.name}: {summary.nodes} nodes, {summary.parameters} parameters ({summary.parameter_bytes} bytes)", _ops(summary))
+    return _titled(f"{summary.name}: {_plural(summary.nodes, 'node')}, {_plural(summary.parameters, 'parameter')} ({summary.parameter_bytes} bytes)", _ops(summary))
 
 
 def of_model(inputs: Sequence[Port], outputs: Sequence[Port], summary: Summary) -> str:
-    return _titled(f"Model {summary.name}: {summary.nodes} nodes, {summary.parameters} parameters", _ports(inputs, outputs), _ops(summary))
+    return _titled(f"Model {summary.name}: {_plural(summary.nodes, 'node')}, {_plural(summary.parameters, 'parameter')}", _ports(inputs, outputs), _ops(summary))
 
 
 def of_executable(inputs: Sequence[Port], outputs: Sequence[Port], report: CompileReport) -> str:
-    return _titled(f"Executable: {report.kernels} kernel{"s" * (report.kernels != 1)} in {report.steps} step{"s" * (report.steps != 1)}", _ports(inputs, outputs))
+    return _titled(f"Executable: {_plural(report.kernels, 'kernel')} in {_plural(report.steps, 'step')}", _ports(inputs, outputs))
 
 
 def _of_compile_report(report: CompileReport) -> str:

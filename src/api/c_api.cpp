@@ -118,13 +118,17 @@ Status no_null(const void* pointer, const char* what) {
 
 Result<Tensor> view_of(const tessera_tensor& given, const char* what, size_t index) {
     const auto dtype = tessera::onnx::dtype_from_onnx(given.dtype);
-    if (!dtype) return Error(Code::E0501, "{} {}: {} is no element type", what, index, given.dtype);
+    if (!dtype)
+        return Error(Code::E0501, "{} {}: {} is not an element type", what, index, given.dtype)
+            .hint("tessera/c_api.h lists them");
     if (*dtype == DType::string)
-        return Error(Code::E0501, "{} {}: tensors of strings cannot be passed", what, index)
+        return Error(Code::E0501, "{} {}: string tensors cannot be passed", what, index)
             .hint("use the C++ or the Python interface");
-    if (given.rank < 0 || static_cast<size_t>(given.rank) > tessera::kMaxRank || (given.rank > 0 && !given.sizes))
-        return Error(Code::E0501, "{} {}: a rank of {} and {} sizes", what, index, given.rank,
-                     given.sizes ? "its" : "no");
+    if (given.rank < 0 || static_cast<size_t>(given.rank) > tessera::kMaxRank)
+        return Error(Code::E0501, "{} {}: expected a rank from 0 to {}, got {}", what, index, tessera::kMaxRank,
+                     given.rank);
+    if (given.rank > 0 && !given.sizes)
+        return Error(Code::E0501, "{} {}: sizes is NULL, and the rank is {}", what, index, given.rank);
     tessera::Sizes sizes(given.sizes, given.sizes + given.rank);
     const int64_t elements = TRY(tessera::element_count(sizes));
     if (elements > 0 && !given.data) return Error(Code::E0501, "{} {} has no data", what, index);
@@ -206,7 +210,7 @@ Result<tessera::CompileOptions> options_from(const tessera_compile_options* give
     if (all.precision) o.precision = all.precision;
     if (all.tier) o.tier = all.tier;
     if (all.cache) o.cache = all.cache;
-    if (all.threads < 0) return Error(Code::E0501, "{} threads", all.threads).hint("0: one for each core");
+    if (all.threads < 0) return Error(Code::E0501, "threads: expected a number of at least 0, got {}", all.threads);
     o.threads = all.threads;
     return o;
 }

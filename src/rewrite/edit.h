@@ -18,6 +18,8 @@ bool has_nested(const Node& node);
 // Whether equal inputs give equal outputs: neither the node nor its nested graphs draw random numbers.
 bool repeatable(const Node& node);
 
+// A hash of a sample of the elements.
+uint64_t fingerprint(const Tensor& t);
 // Hash and equality of op, attributes and inputs, up to the operand order of commutative ops.
 uint64_t hash_of(const Node& node);
 bool do_the_same(const Node& a, const Node& b);

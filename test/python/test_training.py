@@ -483,7 +483,7 @@ def test_what_is_refused():
 def test_optimizers_check_their_numbers():
     for make, message in ((lambda: tessera.SGD(-1), "SGD: learning_rate: expected a finite number of at least 0, got -1"),
                           (lambda: tessera.Lion(float("nan")), "Lion: learning_rate"), (lambda: tessera.AdamW("3e-4"), "AdamW: learning_rate"),
-                          (lambda: tessera.Adam(beta1=1), "Adam: beta1: .* below 1"), (lambda: tessera.SGD(0.1, momentum=-0.9), "momentum")):
+                          (lambda: tessera.Adam(beta1=1), "Adam: beta1: .* below 1"), (lambda: tessera.SGD(0.1, momentum=-0.9), "SGD: momentum")):
         with pytest.raises(tessera.Error, match=f"E0501: {message}"):
             make()
     x, labels = batches(1)[0]
