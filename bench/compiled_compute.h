@@ -13,6 +13,7 @@
 
 #include "kernel/cpu/default_schedule.h"
 #include "runtime/devices/bind_launches.h"
+#include "runtime/devices/cpu_device.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -128,7 +129,7 @@ struct AlignedFloats {
 class Compiled {
   public:
     Compiled(const Compute& compute, int threads, std::vector<float*> params)
-        : stream_(ok(device_of(DeviceKind::Cpu).make_stream(threads))) {
+        : stream_(ok(cpu_device().make_stream(threads))) {
         ScheduleOptions options;
         options.machine = ok(describe_target("host"));
         options.threads = threads;

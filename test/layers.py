@@ -19,10 +19,10 @@ rewrite rewrite/rules rewrite/refute rewrite/passes
 quantize
 discover/claim discover/enumerate discover/check discover/prove discover/correct discover
 search
-kernel/ir kernel/interpret kernel/schedule kernel/passes kernel/lower kernel/cpu kernel/gpu kernel/gpu/memory_bound kernel/gpu/attention kernel/gpu/lower
+kernel/ir kernel/interpret kernel/schedule kernel/passes kernel/lower kernel/backend kernel/cpu kernel/gpu kernel/gpu/memory_bound kernel/gpu/attention kernel/gpu/lower
 kernel/accelerator kernel/accelerator/compile
 kernel/written kernel/from_tile kernel/from_graph
-llvm/targets llvm/intrinsics llvm runtime/devices runtime tune api
+llvm/targets llvm/intrinsics llvm runtime/devices backends runtime tune api
 """.split()
 # Folders that see nothing of each other, whatever their order.
 APART = [("discover", "search")]

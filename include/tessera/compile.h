@@ -47,7 +47,9 @@ struct ThreadSpan {
 
 // One step of a compiled model, as measured by profile().
 struct StepProfile {
-    std::string label, kind;             // kind: "kernel", "control" (nested programs) or "host" (the evaluator)
+    // kind: "kernel", "control" (nested programs), "host" (the evaluator), "device" (another device) or "copy" (to it
+    // or from it)
+    std::string label, kind;
     std::vector<std::string> nodes;      // of the optimized graph
     double seconds = 0;                  // median of the runs
     double flops = 0, bytes = 0;         // of one run

@@ -9,6 +9,7 @@
 #include "api/relax.h"
 #include "api/specialised.h"
 #include "api/stages.h"
+#include "backends/backend.h"
 #include "base/cancel_scope.h"
 #include "base/protect.h"
 #include "base/usable_cores.h"
@@ -161,7 +162,9 @@ class Compilation {
   public:
     static Result<Compilation> begin(const Model& model, const CompileOptions& given) {
         Compilation c(given);
-        if (Device& chosen = *TRY(device_for(given.target)); !chosen.shares_memory()) {
+        c.offloading_ = TRY(TRY(find_backend(given.target))->offloading(given.target));
+        if (c.offloading_) c.options_.target = "host";
+        if (Device& chosen = *TRY(device_for(c.options_.target)); !chosen.shares_memory()) {
             c.device_ = &chosen;
             c.options_.target = chosen.target();
         }
@@ -181,6 +184,7 @@ class Compilation {
         state.codegen = codegen_options(c.options_, c.precision_);
         state.report.tier = c.baseline_ ? kFast : kFull;
         c.lower_ = TRY(lower_options(c.options_, c.precision_, chosen_threads(given)));
+        c.lower_.offloading = c.offloading_;
         if (c.baseline_) make_baseline(c.lower_, state.codegen);
         c.load_ = {.threads = c.lower_.threads,
                    .keep_constants = given.keep_weights,
@@ -190,7 +194,7 @@ class Compilation {
     }
 
     bool on_processor() const { return here_ && !device_; }  // of this machine
-    bool keeps() const { return on_processor() && cache_.enabled() && !options_.keep_weights && !options_.after; }
+    bool keeps() const { return on_processor() && !offloading_ && cache_.enabled() && !options_.keep_weights && !options_.after; }
     std::shared_ptr<Executable::State> state() const { return state_; }
 
     // The program that the cache has.
@@ -277,6 +281,7 @@ class Compilation {
     std::shared_ptr<Executable::State> state_;
     Phases phases_;             // of the state's report
     Device* device_ = nullptr;  // other than the processor
+    std::shared_ptr<const Offloading> offloading_;  // what another device computes beside the processor
     bool here_ = false, baseline_ = false;
     Precision precision_ = Precision::Default;
     CodeCache cache_{{}, 0};
@@ -336,8 +341,9 @@ Result<Executable> compile(Model&& model, const CompileOptions& options) {
 }
 
 std::vector<std::string> compile_targets() {
-    std::vector<std::string> targets = list_targets();
-    targets.insert(targets.begin() + 1, "cuda");
+    std::vector<std::string> targets;
+    for (const Backend* b : backends())
+        for (std::string& name : b->targets()) targets.push_back(std::move(name));
     return targets;
 }
 

@@ -11,6 +11,7 @@
 #include "kernel/cpu/default_schedule.h"
 #include "kernel/ir/check_bounds.h"
 #include "runtime/devices/bind_launches.h"
+#include "runtime/devices/cpu_device.h"
 
 namespace tessera {
 
@@ -29,7 +30,7 @@ struct KernelFunction::State {
     std::map<size_t, Tensor> known;  // by slot
     bool prepared = false;           // once, when it was built
 
-    Device& device = device_of(DeviceKind::Cpu);
+    Device& device = cpu_device();
     // Of one call at a time.
     std::mutex busy;
     std::vector<Arena> blocks;  // by slot: what is prepared, and intermediates

@@ -6,6 +6,7 @@
 
 #include "api/accepted_rules.h"
 #include "api/stages.h"
+#include "backends/backend.h"
 #include "base/clock.h"
 #include "base/protect.h"
 #include "discover/correct/mutate.h"

@@ -13,6 +13,7 @@
 #include "kernel/ir/tile_calls.h"
 #include "runtime/cached_code.h"
 #include "runtime/devices/bind_launches.h"
+#include "runtime/devices/cpu_device.h"
 #include "runtime/devices/cuda_device.h"
 #include "tessera/tile.h"
 #include "tile/program.h"
@@ -230,7 +231,7 @@ Result<Function> Function::compile(const Program& program, const std::vector<Arg
                 if (a.as == Argument::As::Element) made->by_their_address.push_back(slot);
                 slot += a.as == Argument::As::Element || (a.as == Argument::As::Array && !made->by_address);
             }
-            if (!machine.blocks) made->stream = TRY(device_of(DeviceKind::Cpu).make_stream(threads));
+            if (!machine.blocks) made->stream = TRY(cpu_device().make_stream(threads));
             return Function(std::move(made));
         });
 }

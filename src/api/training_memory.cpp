@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/backend.h"
 #include "base/numeric.h"
 
 namespace tessera {

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "graph/op_view.h"
+#include "runtime/devices/cpu_device.h"
 #include "runtime/memory_plan.h"
 #include "runtime/weight_places.h"
 
@@ -40,6 +41,9 @@ std::string name_and_op(const Node& node) {
 }
 
 Status check_steps(const Program& program) {
+    if (!program.devices.empty())
+        return Error(Code::E0605, "no bundle: some of its steps run on {}", program.devices[0])
+            .hint("compile for the processor alone");
     std::vector<std::string> left;
     for (const Step& step : program.steps)
         if (const Node* node = node_of(step))
@@ -60,7 +64,7 @@ class Planning {
     Result<BundlePlan> run() {
         auto module = TRY(PreparingModule::make(program_, codegen_));
         places_ = TRY(place_weights(program_, layout_));
-        out_.memory = TRY(prepare_weights(program_, layout_, *module, device_of(layout_.device), 0, true));
+        out_.memory = TRY(prepare_weights(program_, layout_, *module, cpu_device(), 0, true));
         for (size_t b = 0; b < program_.buffers.size(); ++b) {
             if (places_.offsets[b] < 0) continue;
             const auto& tensor = program_.buffers[b].tensor;

@@ -127,7 +127,7 @@ Result<std::vector<std::pair<std::string, double>>> LoadedProgram::check(const N
         TRY(plan_run(program_, layout_, *module_, symbols, {.threads = threads_, .reuse = false})));
     auto owned = TRY(RunContext::make(device_, threads_));
     RunContext& context = *owned;
-    TRY(context.prepare(plan, layout_, weights_.pointers));
+    TRY(prepare(context, plan));
     RunOptions options;
     Run run(*this, context, options);
     TRY(run.begin(bound));

@@ -35,7 +35,7 @@ class Run::Repetition {
         auto plan = TRY(body_.plan_for(inputs));
         if (!find_outputs(*plan)) return no_results();
         Borrowed context(TRY(body_.take_context()), *body_.memory_);
-        TRY(context->prepare(plan, layout_, body_.weights_.pointers));
+        TRY(body_.prepare(*context, plan));
         Run run(body_, *context, options_);
         for (size_t i = 0; i < inputs.size(); ++i) TRY(run.bind_input(i, inputs[i]));
         for (size_t i = 0; i < inputs.size() - captured.size(); ++i)  // from here on, where `point` says

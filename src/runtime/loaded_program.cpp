@@ -4,9 +4,11 @@
 #include <chrono>
 
 #include "base/check.h"
+#include "backends/backend.h"
 #include "base/thread_pool.h"
 #include "graph/evaluate/bind_inputs.h"
 #include "graph/evaluate/check_sizes.h"
+#include "runtime/devices/cpu_device.h"
 #include "runtime/memory_plan.h"
 #include "runtime/run.h"
 #include "runtime/weight_places.h"
@@ -22,7 +24,7 @@ LoadedProgram::LoadedProgram(Program program, std::shared_ptr<CompiledModule> mo
     : program_(std::move(program)),
       module_(std::move(module)),
       layout_(program_),
-      device_(options.device ? *options.device : device_of(layout_.device)),
+      device_(options.device ? *options.device : cpu_device()),
       threads_(Team(options.threads).threads()),
       memory_(options.memory && device_.shares_memory() ? options.memory : make_run_memory()) {}
 
@@ -31,6 +33,7 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::load(Program program, std:
     std::unique_ptr<LoadedProgram> loaded(new LoadedProgram(std::move(program), std::move(module), options));
     loaded->weights_ = TRY(prepare_weights(loaded->program_, loaded->layout_, *loaded->module_, loaded->device_,
                                            loaded->threads_, options.keep_constants));
+    TRY(loaded->find_devices(options.others));
     loaded->complete_ = options.keep_constants;
     for (NestedProgram& n : loaded->program_.nested) {
         auto inner = TRY(load(std::move(*n.program), loaded->module_, options));
@@ -39,6 +42,26 @@ Result<std::unique_ptr<LoadedProgram>> LoadedProgram::load(Program program, std:
     }
     loaded->program_.nested.clear();
     return loaded;
+}
+
+// The devices of steps other than kernels', and their code.
+Status LoadedProgram::find_devices(const std::vector<Device*>& given) {
+    if (!program_.devices.empty()) others_ = given;
+    for (size_t d = others_.size(); d < program_.devices.size(); ++d)
+        others_.push_back(TRY(device_for(program_.devices[d])));
+    if (!others_.empty() && !device_.shares_memory())
+        return Error(Code::E0701, "kernels run on {}, and other steps on {}", device_.name(), others_[0]->name())
+            .hint("one of the two must be the processor");
+    for (const Step& step : program_.steps)
+        if (const auto* own = std::get_if<DeviceStep>(&step))
+            code_[own->code.get()] = TRY(others_[static_cast<size_t>(own->device) - 1]->load_code(own->code));
+    return {};
+}
+
+Status LoadedProgram::prepare(RunContext& context, std::shared_ptr<const RunPlan> plan) const {
+    TRY(context.prepare(std::move(plan), layout_, weights_.pointers));
+    for (size_t d = 0; d < others_.size(); ++d) TRY(context.reserve_on(d, *others_[d], layout_, program_));
+    return {};
 }
 
 Result<std::unique_ptr<LoadedProgram>> LoadedProgram::restore(Program program, std::shared_ptr<CompiledModule> module,
@@ -240,7 +263,7 @@ Result<std::vector<Datum>> LoadedProgram::run_planned(const std::vector<Datum>& 
                                                       const RunOptions& options) const {
     Borrowed context(TRY(take_context()), *memory_);
     TRY(context->borrow(options.stream));
-    TRY(context->prepare(std::move(plan), layout_, weights_.pointers));
+    TRY(prepare(*context, std::move(plan)));
     TRY(context->work_on_borrowed());
     Run run(*this, *context, options);
     TRY(run.begin(bound));

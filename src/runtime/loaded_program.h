@@ -12,6 +12,7 @@ struct LoadOptions {
     int threads = 0;                         // of a run, at most; 0: as many as the pool has
     bool keep_constants = false;             // for check(), also those that only the preparation reads
     Device* device = nullptr;                // where it runs; null: the CPU
+    std::vector<Device*> others = {};        // of Program::devices; empty: those that find_backend knows by the names
     std::shared_ptr<RunMemory> memory = {};  // that runs on the processor share with others; null: its own
 };
 
@@ -91,7 +92,12 @@ class LoadedProgram {
     StepProfile describe_step(const Step& step, const SymbolValues& symbols) const;  // without times
     void describe_values(const Step& step, StepProfile& into) const;
 
+    Status find_devices(const std::vector<Device*>& given);
+    Status prepare(RunContext& context, std::shared_ptr<const RunPlan> plan) const;
+
     Program program_;
+    std::vector<Device*> others_;                                      // of Program::devices
+    std::unordered_map<const DeviceCode*, std::shared_ptr<void>> code_;  // that they loaded
     std::shared_ptr<CompiledModule> module_;
     ProgramLayout layout_;
     Device& device_;

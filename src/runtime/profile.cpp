@@ -24,7 +24,7 @@ Result<std::unique_ptr<RunsOnDevice>> LoadedProgram::on_device(const NamedData& 
     auto plan = TRY(plan_for(bound));
     auto made = std::make_unique<RunsOnDevice>(TRY(take_context()), *memory_);
     RunContext& context = *made->context_;
-    TRY(context.prepare(std::move(plan), layout_, weights_.pointers));
+    TRY(prepare(context, std::move(plan)));
     const RunOptions options;
     Run run(*this, context, options);
     TRY(run.begin(bound));
@@ -106,6 +106,9 @@ void LoadedProgram::describe_values(const Step& step, StepProfile& p) const {
     }
     for (int buffer : inputs_of(step)) add(p.reads, name(buffer));
     for (int buffer : values_made(step)) add(p.writes, name(buffer));
+    if (const auto* copy = std::get_if<CopyStep>(&step)) add(p.writes, name(copy->to));
+    if (const auto* own = std::get_if<DeviceStep>(&step))
+        for (int buffer : own->outputs) add(p.writes, name(buffer));
 }
 
 StepProfile LoadedProgram::describe_step(const Step& step, const SymbolValues& symbols) const {
@@ -133,9 +136,11 @@ StepProfile LoadedProgram::describe_step(const Step& step, const SymbolValues& s
     p.label = fmt::format("{}{} {}",
                           kind == "check"   ? "check "
                           : kind == "sizes" ? "sizes of "
+                          : kind == "copy"  ? "copy for "
                                             : "",
                           node.op().name, shown(node));
-    p.kind = kind == "control" ? "control" : "host";
+    const bool as_said = kind == "control" || kind == "copy" || kind == "device";
+    p.kind = as_said ? kind : "host";
     p.nodes.push_back(shown(node));
     p.ops.push_back(node.op().name);
     return p;
@@ -153,7 +158,7 @@ Result<std::vector<StepProfile>> LoadedProgram::profile(const NamedData& inputs,
     auto owned = TRY(RunContext::make(device_, threads_));
     RunContext& context = *owned;
     for (int r = -1; r < std::max(runs, 1); ++r) {  // the first warms up
-        TRY(context.prepare(plan, layout_, weights_.pointers));
+        TRY(prepare(context, plan));
         RunOptions options;
         Run run(*this, context, options);
         TRY(run.begin(bound));

@@ -39,8 +39,6 @@ ProgramLayout::ProgramLayout(const Program& program) {
     std::unordered_map<const Value*, int> buffer_of;
     for (size_t b = 0; b < count; ++b) {
         root.push_back(root_of(program, static_cast<int>(b)));
-        CHECK(program.buffers[b].device == program.buffers[0].device, "a program runs on one device");
-        device = program.buffers[b].device;
         if (const Value* v = program.buffers[b].value; v && program.buffers[b].order.empty())
             buffer_of.emplace(v, static_cast<int>(b));
     }
@@ -57,7 +55,10 @@ ProgramLayout::ProgramLayout(const Program& program) {
         for (int b : values_made(step))
             if (b >= 0) claim(b, Home::Host);
     for (int b : program.outputs) claim(b, Home::Output);
-    for (size_t b = 0; b < count; ++b) home.push_back(of_root[static_cast<size_t>(root[b])]);
+    for (size_t b = 0; b < count; ++b) {
+        const bool other = program.buffers[static_cast<size_t>(root[b])].device > 0;
+        home.push_back(other ? Home::Device : of_root[static_cast<size_t>(root[b])]);
+    }
 
     // Lifetimes.
     first.assign(count, -1);
@@ -80,6 +81,11 @@ ProgramLayout::ProgramLayout(const Program& program) {
             continue;
         }
         const Step& step = program.steps[static_cast<size_t>(s)];
+        if (const std::vector<int> moved = moved_by(step); !moved.empty()) {
+            for (int b : moved) use(b, s, true);
+            most_args = std::max(most_args, moved.size());
+            continue;
+        }
         for (int b : inputs_of(step))
             if (b >= 0) use(b, s, false);
         for (int b : values_made(step))

@@ -18,6 +18,7 @@ enum class Home : uint8_t {
     Host,      // a tensor, or another value, created by a host step
     Output,    // allocated in each run and returned to the caller
     Arena,     // of the run's context
+    Device,    // of the run's context, in the memory of another device
 };
 
 struct ProgramLayout {
@@ -34,7 +35,6 @@ struct ProgramLayout {
     std::vector<size_t> ahead;  // steps that check inputs, with their dependencies: they can run before all others
     std::vector<bool> checks_ahead;  // by step: a check among them
     size_t most_args = 0;
-    DeviceKind device = DeviceKind::Cpu;  // of all buffers
     std::vector<SizeSource> sizes;
 
   private:

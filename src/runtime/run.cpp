@@ -269,6 +269,33 @@ Status Run::run(const KernelStep& step, size_t i) {
     return one_by_one_ ? finish(i) : Status();
 }
 
+// Where a buffer is, which has memory from here on.
+Result<void*> Run::memory_of(int buffer) {
+    const auto root = static_cast<size_t>(layout_.root[static_cast<size_t>(buffer)]);
+    if (!context_.pointers[root] && program_.buffers[root].device == 0) TRY(allocate(static_cast<int>(root)));
+    return context_.pointers[root];
+}
+
+// Kernels are done when their launch returns, so that copies to a device have nothing to wait for.
+Status Run::run(const CopyStep& step, size_t) {
+    const int to = program_.buffers[static_cast<size_t>(step.to)].device;
+    const int from = program_.buffers[static_cast<size_t>(step.from)].device;
+    const int64_t bytes = context_.plan->bytes[static_cast<size_t>(step.from)];
+    void *const target = TRY(memory_of(step.to)), *const source = TRY(memory_of(step.from));
+    Stream& stream = context_.stream_on(static_cast<size_t>(std::max(to, from)) - 1);
+    if (to > 0) return stream.copy_to_device(target, source, bytes);
+    TRY(stream.copy_to_host(target, source, bytes));
+    return stream.synchronize();
+}
+
+Status Run::run(const DeviceStep& step, size_t i) {
+    const std::vector<int> buffers = moved_by(program_.steps[i]);
+    for (size_t k = 0; k < buffers.size(); ++k) context_.args[k] = TRY(memory_of(buffers[k]));
+    const Launch launch{.handle = loaded_.code_.at(step.code.get()).get()};
+    return context_.stream_on(static_cast<size_t>(step.device) - 1)
+        .launch(launch, {{context_.args.data(), buffers.size()}, {}});
+}
+
 Result<const BoundStep*> Run::bind_late(const KernelStep& step, size_t i) {
     BoundStep& late = context_.late[i];
     const bool known = step_symbols(program_, step, context_.symbols, context_.values);

@@ -74,6 +74,9 @@ class Run {
     Status run(const CheckStep& step, size_t i);
     Status run(const InferStep& step, size_t i);
     Status run(const FoundStep& step, size_t i);
+    Status run(const CopyStep& step, size_t i);
+    Status run(const DeviceStep& step, size_t i);
+    Result<void*> memory_of(int buffer);
     // For a program nested in the current step; its progress is reported as that of the step.
     RunOptions inner_options();
     NodeEvaluator& evaluator();

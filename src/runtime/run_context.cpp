@@ -48,13 +48,25 @@ Status RunContext::prepare(std::shared_ptr<const RunPlan> next, const ProgramLay
         plan = std::move(next);
         pointers = weights;
         for (size_t b = 0; b < count; ++b)
-            if (plan->offsets[b] >= 0) pointers[b] = arena_.data() + plan->offsets[b];
+            if (plan->offsets[b] >= 0 && layout.home[b] == Home::Arena)
+                pointers[b] = arena_.data() + plan->offsets[b];
         data.resize(count);
         late.assign(plan->steps.size(), {});
         staged_.resize(count, Arena(device));
         args.resize(layout.most_args);
     }
     symbols = plan->symbols;
+    return {};
+}
+
+Status RunContext::reserve_on(size_t number, Device& other, const ProgramLayout& layout, const Program& program) {
+    if (number == others_.size()) others_.push_back({&other, TRY(other.make_stream(threads)), Arena(other)});
+    Other& own = others_[number];
+    if (own.device != &other) own = {&other, TRY(other.make_stream(threads)), Arena(other)};
+    TRY(own.arena.reserve(plan->device_bytes[number]));
+    for (size_t b = 0; b < layout.root.size(); ++b)
+        if (plan->offsets[b] >= 0 && program.buffers[b].device == static_cast<int>(number) + 1)
+            pointers[b] = own.arena.data() + plan->offsets[b];
     return {};
 }
 

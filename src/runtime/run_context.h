@@ -58,6 +58,9 @@ struct RunContext {
     // Enqueues the run on the caller's stream, or on its own if there is none. E0501, without effect, if that stream is
     // being captured.
     Status borrow(std::optional<void*> others);
+    // Of another device than the kernels', made ready for the plan: its stream, and pointers into its arena.
+    Status reserve_on(size_t number, Device& other, const ProgramLayout& layout, const Program& program);
+    Stream& stream_on(size_t number) { return *others_[number].stream; }
     // From here on it is.
     Status work_on_borrowed();
     // The run continues asynchronously; the next user of the context waits for it.
@@ -93,6 +96,12 @@ struct RunContext {
     Status grow(const RunPlan& next);
     Replay& replay_of(const std::shared_ptr<const RunPlan>& next);
 
+    struct Other {
+        Device* device;
+        std::unique_ptr<Stream> stream;
+        Arena arena;
+    };
+    std::vector<Other> others_;  // by number in Program::devices
     std::unique_ptr<Stream> borrowed_;
     void* borrowed_handle_ = nullptr;
     bool borrows_ = false;               // this run

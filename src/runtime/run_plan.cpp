@@ -36,7 +36,8 @@ class ArenaBlocks {
     ArenaBlocks(const Program& program, const ProgramLayout& layout, const RunPlan& plan)
         : program_(program), layout_(layout), plan_(plan), block_(program.buffers.size(), -1) {
         for (size_t b = 0; b < program.buffers.size(); ++b) {
-            if (layout.root[b] != static_cast<int>(b) || layout.home[b] != Home::Arena || plan.bytes[b] < 0) continue;
+            const bool planned = layout.home[b] == Home::Arena || layout.home[b] == Home::Device;
+            if (layout.root[b] != static_cast<int>(b) || !planned || plan.bytes[b] < 0) continue;
             if (!layout.in_run[b]) continue;
             block_[b] = static_cast<int>(blocks_.size());
             blocks_.push_back({plan.bytes[b], layout.first[b], layout.last[b]});
@@ -95,21 +96,29 @@ class ArenaBlocks {
     }
 
     void place(RunPlan& plan) const {
-        std::vector<Block> used;
-        std::vector<int> position(blocks_.size(), -1);
-        for (int b : block_)
-            if (b >= 0 && position[size_t(b)] < 0) {
-                position[size_t(b)] = static_cast<int>(used.size());
-                used.push_back(blocks_[size_t(b)]);
-            }
-        MemoryPlan memory = plan_memory(used);
         plan.offsets.assign(block_.size(), -1);
-        for (size_t b = 0; b < block_.size(); ++b)
-            if (block_[b] >= 0) plan.offsets[b] = memory.offsets[size_t(position[size_t(block_[b])])];
-        plan.block_bytes = memory.bytes;
+        plan.block_bytes = place_on(0, plan);
+        for (size_t d = 1; d <= program_.devices.size(); ++d)
+            plan.device_bytes.push_back(place_on(static_cast<int>(d), plan));
     }
 
   private:
+    // The blocks in the memory of one device; their bytes together.
+    int64_t place_on(int device, RunPlan& plan) const {
+        std::vector<Block> used;
+        std::vector<int> position(blocks_.size(), -1);
+        auto block_of = [&](size_t b) { return program_.buffers[b].device == device ? block_[b] : -1; };
+        for (size_t b = 0; b < block_.size(); ++b)
+            if (const int block = block_of(b); block >= 0 && position[size_t(block)] < 0) {
+                position[size_t(block)] = static_cast<int>(used.size());
+                used.push_back(blocks_[size_t(block)]);
+            }
+        const MemoryPlan memory = plan_memory(used);
+        for (size_t b = 0; b < block_.size(); ++b)
+            if (const int block = block_of(b); block >= 0)
+                plan.offsets[b] = memory.offsets[size_t(position[size_t(block)])];
+        return memory.bytes;
+    }
     // The root of the input with the name of the output whose root this is; -1 where there is none.
     int input_named_as(int output) const {
         const Graph& graph = *program_.graph;

@@ -15,13 +15,14 @@ struct BoundStep {
 struct RunPlan {
     SymbolValues symbols;
     std::vector<int64_t> bytes;    // by buffer; -1: a step defines the size
-    std::vector<int64_t> offsets;  // by root: in the arena; -1: not there
+    std::vector<int64_t> offsets;  // by root: in the arena, of the kernels' device or of its own; -1: not there
     std::vector<Sizes> sizes;      // by buffer, where the bytes are known
     std::vector<BoundStep> steps;
     // Pairs (output, input) of roots: kernels may write the output where the input lies, which nothing reads
     // afterwards.
     std::vector<std::pair<int, int>> overwrites;
     int64_t block_bytes = 0;    // of the arena
+    std::vector<int64_t> device_bytes;  // of the arenas of Program::devices
     int64_t scratch_bytes = 0;  // of one thread, the most of any step
 };
 

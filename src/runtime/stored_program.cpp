@@ -40,7 +40,7 @@ Json packed(const std::vector<Expr>& list) {
 
 Json packed(const ProgramBuffer& b) {
     return Json::array({b.name, static_cast<int>(b.dtype), packed(b.shape), static_cast<int>(b.role),
-                        b.value ? b.value->name() : "", b.order, b.alias, static_cast<int>(b.device)});
+                        b.value ? b.value->name() : "", b.order, b.alias});
 }
 
 Json packed(const Step& step) {
@@ -202,8 +202,6 @@ class Unpacking {
         if (auto name = j.at(4).get<std::string>(); !name.empty()) b.value = value(name);
         b.order = j.at(5).get<std::vector<int>>();
         b.alias = j.at(6).get<int>();
-        b.device = static_cast<DeviceKind>(j.at(7).get<int>());
-        if (b.device != DeviceKind::Cpu) throw Misfit{};
         return b;
     }
 
@@ -270,6 +268,7 @@ class Unpacking {
 }  // namespace
 
 Decision can_store(const Program& program) {
+    if (!program.devices.empty()) return no("its steps for {} have code of their own", program.devices[0]);
     for (const Step& step : program.steps) {
         if (auto* kernel = std::get_if<KernelStep>(&step)) {
             for (const Node* node : kernel->nodes)

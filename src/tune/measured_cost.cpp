@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 
+#include "backends/backend.h"
 #include "base/cancel_scope.h"
 #include "base/clock.h"
 #include "base/in_parallel.h"

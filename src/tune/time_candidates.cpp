@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/backend.h"
 #include "base/cancel_scope.h"
 #include "base/clock.h"
 #include "runtime/difference.h"

@@ -121,6 +121,13 @@ class ProgramRun {
 
     Status run(const ControlStep& step) { return run(HostStep{step.node, step.inputs, step.outputs}); }
 
+    // A device's code is that of its node.
+    Status run(const CopyStep& step) {
+        data_[size_t(base(step.to))] = data_[size_t(base(step.from))];
+        return {};
+    }
+    Status run(const DeviceStep& step) { return run(HostStep{step.node, step.inputs, step.outputs}); }
+
     Status run(const HostStep& step) {
         std::vector<Datum> results = TRY(evaluator_.run(*step.node, find()));
         for (size_t i = 0; i < step.outputs.size(); ++i) {

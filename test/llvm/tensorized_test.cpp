@@ -8,6 +8,7 @@
 #include "kernel/random_kernel.h"
 #include "kernel/schedule_check.h"
 #include "llvm/run_kernel.h"
+#include "runtime/devices/cpu_device.h"
 
 namespace tessera::tensorized_test {
 namespace {
@@ -130,7 +131,7 @@ class ProductRun {
     double best_seconds() {
         double best = 1e9;
         const Launch launch = bind_launches(module_->kernels()[0], {})->back();
-        auto stream = device_of(DeviceKind::Cpu).make_stream(1);
+        auto stream = cpu_device().make_stream(1);
         EXPECT_TRUE((*stream)->reserve(launch.local_bytes).ok());
         for (int i = 0; i < 20; ++i) {
             const auto start = std::chrono::steady_clock::now();

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "backends/backend.h"
 #include "base/memory.h"
 #include "runtime/devices/bind_launches.h"
 #include "runtime/devices/cpu_device.h"
@@ -13,7 +14,7 @@
 namespace tessera::device_test {
 namespace {
 
-Device& cpu() { return device_of(DeviceKind::Cpu); }
+Device& cpu() { return cpu_device(); }
 
 std::unique_ptr<Stream> stream_of(int threads) {
     auto stream = cpu().make_stream(threads);

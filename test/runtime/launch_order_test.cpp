@@ -8,6 +8,7 @@
 
 #include "graph/text/parse.h"
 #include "kernel/from_graph/from_graph.h"
+#include "runtime/devices/cpu_device.h"
 #include "runtime/interpreted_module.h"
 #include "runtime/run_plan.h"
 
@@ -60,7 +61,7 @@ struct Planned {
                 memory[b].push_back(float((i * 7 + int64_t(b)) % 11) / 5 - 1);
             pointers[b] = memory[b].data();
         }
-        auto stream = *device_of(DeviceKind::Cpu).make_stream(1);
+        auto stream = *cpu_device().make_stream(1);
         EXPECT_TRUE(stream->reserve(plan.scratch_bytes).ok());
         for (size_t i : order) {
             const auto& step = std::get<KernelStep>(program.steps[i]);

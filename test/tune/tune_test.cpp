@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "graph/builder.h"
+#include "runtime/devices/cpu_device.h"
 #include "tessera/memory.h"
 #include "tessera/search.h"
 #include "tune/measured_cost.h"
@@ -193,7 +194,7 @@ TEST(MeasuredCost, MeasuresWhatItIsToldToExpect) {
 }
 
 TEST(KernelTimer, TimesKernelsOfTheProcessor) {
-    auto timer = KernelTimer::make(device_of(DeviceKind::Cpu));
+    auto timer = KernelTimer::make(cpu_device());
     ASSERT_TRUE(timer.ok()) << timer.error().to_string();
     std::vector<double> seconds;
     for (int64_t n : {int64_t{1}, int64_t{1} << 16}) {
@@ -217,7 +218,7 @@ TEST(KernelTimer, TimesKernelsOfTheProcessor) {
     }
     EXPECT_GE(seconds[0], 0);
     EXPECT_GT(seconds[1], 0);
-    EXPECT_EQ(most_timed_bytes(device_of(DeviceKind::Cpu)), kMostTimedBytes);
+    EXPECT_EQ(most_timed_bytes(cpu_device()), kMostTimedBytes);
 }
 
 TEST(MeasuredCost, SaysThatThereIsNoGpu) {

@@ -151,8 +151,8 @@ Result<CompileOptions> CompileFlags::chosen() const {
     chosen.optimize = !no_optimize;
     chosen.fuse = !no_fuse;
     std::vector<std::string> targets = compile_targets();
-    if (!chosen.target.starts_with("cuda:") &&
-        std::find(targets.begin(), targets.end(), chosen.target.substr(0, chosen.target.find(':'))) == targets.end())
+    if (std::find(targets.begin(), targets.end(), chosen.target.substr(0, chosen.target.find(':'))) ==
+        targets.end())
         return Error(Code::E0603, "there is no target \"{}\"", chosen.target)
             .hint("the targets are {}", fmt::join(targets, ", "));
     return chosen;

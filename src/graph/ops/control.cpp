@@ -205,11 +205,38 @@ const OpDef kSequenceMap{
     },
 };
 
+// A part of a graph that another device than the one of the kernels computes. Lowering makes such nodes
+// (kernel/backend/offload.h); their semantics are those of the part.
+const OpDef kOffload{
+    .name = "offload",
+    .inputs = {"inputs...: *"},
+    .outputs = {"outputs...: *"},
+    .attrs = {graph_attr("body").required()},
+    .traits = {Trait::Pure},
+    .infer = [](const OpView& op) -> Result<Types> {
+        const Graph& body = op.graph("body");
+        if (body.inputs().size() != op.input_count() || body.outputs().size() < op.output_count())
+            return op.error(Code::E0207, "the body has {} inputs and {} outputs, not {} and {}", body.inputs().size(),
+                            body.outputs().size(), op.input_count(), op.output_count());
+        Types types;
+        for (size_t i = 0; i < body.outputs().size(); ++i)
+            types.push_back(seen_outside(op, body, body.outputs()[i]->type(), i));
+        return types;
+    },
+    .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
+        std::vector<Datum> inputs;
+        for (size_t i = 0; i < op.input_count(); ++i) inputs.push_back(ctx.in(i));
+        return ctx.run(op.graph("body"), std::move(inputs));
+    },
+    .no_kernel = "another device computes it",
+};
+
 }  // namespace
 
 std::vector<OpDef> control_ops() {
     constexpr const char* kWhy = "how often its body runs is known only when it runs; a scan has a derivative";
-    return {differentiable(kIf, back_through_if), without_gradient(kLoop, kWhy), without_gradient(kSequenceMap, kWhy)};
+    return {differentiable(kIf, back_through_if), without_gradient(kLoop, kWhy), without_gradient(kSequenceMap, kWhy),
+            without_gradient(kOffload, "it is made when gradients are there")};
 }
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 
 #include "base/in_parallel.h"
 #include "graph/count.h"
+#include "graph/evaluate/evaluate_node.h"
 #include "kernel/cpu/lower_baseline.h"
 #include "kernel/cpu/lower_variants.h"
 #include "kernel/gpu/lower/gpu_schedule.h"
@@ -101,6 +102,30 @@ void share_forms(std::vector<GroupCompute>& computes, std::vector<std::string>& 
     }
 }
 
+// Copies from another device that no step and no output reads.
+void drop_unread_copies(Program& program) {
+    if (program.devices.empty()) return;
+    auto root = [&](int buffer) {
+        while (program.buffers[size_t(buffer)].alias >= 0) buffer = program.buffers[size_t(buffer)].alias;
+        return buffer;
+    };
+    std::set<int> read;
+    for (int b : program.outputs) read.insert(root(b));
+    for (const Step& step : program.steps) {
+        std::vector<int> buffers = inputs_of(step);
+        if (auto* kernel = std::get_if<KernelStep>(&step)) buffers = kernel->args;
+        for (const Value* v : node_of(step) ? captured_values(*node_of(step)) : std::vector<const Value*>())
+            for (size_t b = 0; b < program.buffers.size(); ++b)
+                if (program.buffers[b].value == v) buffers.push_back(int(b));
+        for (int b : buffers)
+            if (b >= 0) read.insert(root(b));
+    }
+    std::erase_if(program.steps, [&](const Step& step) {
+        const auto* copy = std::get_if<CopyStep>(&step);
+        return copy && program.buffers[size_t(copy->to)].device == 0 && !read.contains(root(copy->to));
+    });
+}
+
 class Assembly {
   public:
     Assembly(const Expanded& expanded, const Definitions& all, const Layouts& layouts, Grouping grouping,
@@ -121,6 +146,7 @@ class Assembly {
             else
                 add_kernel(computes[i], shared_.at(keys_[i]));
         }
+        drop_unread_copies(program_);
         program_.choices.insert(program_.choices.begin(), grouping_.choices.begin(), grouping_.choices.end());
         return std::move(program_);
     }
@@ -325,6 +351,7 @@ class Assembly {
 
     void add_host(const HostNode& h) {
         if (h.kernel) return add_written(h);
+        if (add_device(h)) return;
         auto buffers = [&](const std::vector<int>& definitions) {
             std::vector<int> out;
             for (int n : definitions) out.push_back(n < 0 ? -1 : storage_[size_t(n)].buffer);
@@ -338,6 +365,52 @@ class Assembly {
             program_.steps.emplace_back(InferStep{h.node, buffers(h.inputs), h.contents, h.sizes});
         else
             program_.steps.emplace_back(HostStep{h.node, buffers(h.inputs), buffers(h.outputs), h.reason});
+    }
+
+    // The same buffer in the memory of the other device.
+    int on_device(int buffer) {
+        auto [at, fresh] = on_device_.try_emplace(buffer, int(program_.buffers.size()));
+        if (fresh) {
+            const ProgramBuffer& b = program_.buffers[size_t(buffer)];
+            program_.buffers.push_back(
+                ProgramBuffer{.name = b.name, .dtype = b.dtype, .shape = b.shape, .device = 1});
+        }
+        return at->second;
+    }
+
+    // A node that another device computes: copies of what it does not have yet, its code, and copies of the results.
+    // False: it is none.
+    bool add_device(const HostNode& h) {
+        if (!options_.offloading || h.node->op().name != "offload") return false;
+        auto code = options_.offloading->compile(*h.node);
+        if (!code.ok()) {
+            program_.choices.push_back({"offload " + h.node->name(), no("{}", code.error().message())});
+            return false;
+        }
+        if (program_.devices.empty()) program_.devices.push_back(options_.offloading->device());
+        DeviceStep step{h.node, std::move(*code), 1, {}, {}};
+        for (int n : h.inputs) {
+            const int host = storage_[size_t(n)].buffer;
+            const bool there = on_device_.contains(host);
+            step.inputs.push_back(on_device(host));
+            if (!there) program_.steps.emplace_back(CopyStep{h.node, host, step.inputs.back()});
+        }
+        std::vector<CopyStep> back;
+        for (size_t i = 0; i < h.outputs.size(); ++i) {
+            const int n = h.outputs[i];
+            if (n < 0) {  // nobody reads it; the code writes it all the same
+                const TensorType& type = h.node->output(i)->type().tensor();
+                step.outputs.push_back(int(program_.buffers.size()));
+                program_.buffers.push_back({.dtype = type.dtype, .shape = type.shape.dims(), .device = 1});
+                continue;
+            }
+            const int host = storage_[size_t(n)].buffer;
+            step.outputs.push_back(on_device(host));
+            back.push_back({h.node, step.outputs.back(), host});
+        }
+        program_.steps.emplace_back(std::move(step));
+        for (CopyStep& copy : back) program_.steps.emplace_back(copy);
+        return true;
     }
 
     // A Compute, lowered once for all that are alike.
@@ -542,6 +615,7 @@ class Assembly {
     std::map<std::string, int> packed_;                      // by such a kernel, what it reads, and sizes
     std::map<std::vector<int>, std::vector<int>> prepared_;  // by such a kernel and constants
     std::unordered_map<const Node*, Expr> flops_;
+    std::map<int, int> on_device_;  // by buffer: the same on the other device
     Program program_;
 };
 

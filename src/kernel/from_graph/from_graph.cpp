@@ -1,5 +1,7 @@
 #include "kernel/from_graph/from_graph.h"
 
+#include <algorithm>
+
 #include "base/cancel_scope.h"
 #include "kernel/from_graph/build_program.h"
 #include "kernel/from_graph/lower_nested.h"
@@ -16,6 +18,13 @@ Result<std::shared_ptr<Graph>> prepare_graph(const Graph& graph, const LowerOpti
     std::vector<Pass> passes = lowering_passes(options.machine, options.fuse, options.unrolled);
     // Winograd products are several kernels each, with transforms that take long to compile.
     if (options.baseline) std::erase_if(passes, [](const Pass& p) { return p.name == "choose_winograd"; });
+    if (options.offloading) {
+        // It finds products of bytes as such, and nothing yet that only kernels know.
+        auto after = std::find_if(passes.begin(), passes.end(), [](const Pass& p) { return p.name == "multiply_bytes"; });
+        if (after != passes.end()) ++after;
+        auto take = [parts = options.offloading](Graph& g, PassContext& c) { return parts->take(g, c); };
+        passes.insert(after, {"offload", "parts of the graph for another device", take, {Phase::Tidy}});
+    }
     context.cancel = CancelScope::current();
     Pipeline pipeline(*copy, std::move(passes), context, options.watch);
     for (Phase phase : {Phase::WriteOut, Phase::Tidy}) TRY(pipeline.run_phase(phase));

@@ -23,6 +23,7 @@ struct LowerOptions {
     enum class Attention : uint8_t { WherePays, Always, Never };
     Attention attention = Attention::WherePays;  // as one kernel
     PassWatch watch = {};                        // of the passes that the graph goes through first
+    std::shared_ptr<const Offloading> offloading = {};  // what another device computes; null: nothing
 };
 
 // A copy of the graph after the passes of lowering, from which its kernels are made.

@@ -6,12 +6,23 @@ namespace {
 struct InputsOf {
     std::vector<int> operator()(const KernelStep&) const { return {}; }
     std::vector<int> operator()(const FoundStep& step) const { return {step.count}; }
+    std::vector<int> operator()(const CopyStep& step) const { return {step.from}; }
     std::vector<int> operator()(const auto& step) const { return step.inputs; }
 };
 
 struct ValuesMade {
     std::vector<int> operator()(const HostStep& step) const { return step.outputs; }
     std::vector<int> operator()(const ControlStep& step) const { return step.outputs; }
+    std::vector<int> operator()(const auto&) const { return {}; }
+};
+
+struct MovedBy {
+    std::vector<int> operator()(const CopyStep& step) const { return {step.from, step.to}; }
+    std::vector<int> operator()(const DeviceStep& step) const {
+        std::vector<int> all = step.inputs;
+        all.insert(all.end(), step.outputs.begin(), step.outputs.end());
+        return all;
+    }
     std::vector<int> operator()(const auto&) const { return {}; }
 };
 
@@ -22,6 +33,8 @@ struct KindOf {
     std::string_view operator()(const CheckStep&) const { return "check"; }
     std::string_view operator()(const InferStep&) const { return "sizes"; }
     std::string_view operator()(const FoundStep&) const { return "sizes"; }
+    std::string_view operator()(const CopyStep&) const { return "copy"; }
+    std::string_view operator()(const DeviceStep&) const { return "device"; }
 };
 
 struct NodeOf {
@@ -34,6 +47,8 @@ struct NodeOf {
 const Node* node_of(const Step& step) { return std::visit(NodeOf{}, step); }
 
 std::vector<int> inputs_of(const Step& step) { return std::visit(InputsOf{}, step); }
+
+std::vector<int> moved_by(const Step& step) { return std::visit(MovedBy{}, step); }
 
 std::vector<int> values_made(const Step& step) { return std::visit(ValuesMade{}, step); }
 

@@ -6,8 +6,8 @@
 #include <variant>
 
 #include "base/decision.h"
-#include "base/device_kind.h"
 #include "graph/graph.h"
+#include "kernel/backend/offload.h"
 #include "kernel/ir/kernel.h"
 #include "rewrite/pass.h"
 
@@ -25,7 +25,7 @@ struct ProgramBuffer {
                                     // constants, and what host steps read or write, are in ONNX's order
     int alias = -1;                 // another buffer, whose memory this is under another shape: the same bytes
     std::optional<Tensor> tensor = {};  // Constant
-    DeviceKind device = DeviceKind::Cpu;  // where its memory is
+    int device = 0;                 // whose memory it is: 0: of the kernels' device; n: of Program::devices[n - 1]
 };
 
 struct KernelStep {
@@ -72,14 +72,29 @@ struct FoundStep {
     int count;                      // a buffer, whose first element says how much
     std::vector<int64_t> dims;      // by output: the dimension that is as large; -1 for none
 };
-using Step = std::variant<KernelStep, HostStep, ControlStep, CheckStep, InferStep, FoundStep>;
+// Bytes from the memory of one device to that of another; one of the two is that of the kernels.
+struct CopyStep {
+    const Node* node;               // that reads or makes the value on the other device
+    int from, to;                   // buffers
+};
+// A node that another device computes, whose memory all of its buffers are in.
+struct DeviceStep {
+    const Node* node;
+    std::shared_ptr<const DeviceCode> code;
+    int device;                     // as a buffer's
+    std::vector<int> inputs, outputs;
+};
+using Step =
+    std::variant<KernelStep, HostStep, ControlStep, CheckStep, InferStep, FoundStep, CopyStep, DeviceStep>;
 
 // Of every step but a kernel's: its node, and the buffers that it reads. Null and none for a kernel's.
 const Node* node_of(const Step& step);
 std::vector<int> inputs_of(const Step& step);
+// The buffers that a copy or a device's step reads and writes. Empty for other steps.
+std::vector<int> moved_by(const Step& step);
 // The buffers that host and control steps fill with whole values; -1: unused. Empty for other steps.
 std::vector<int> values_made(const Step& step);
-// What it does with its node, for people: "host", "control", "check" or "sizes"; "kernel".
+// What it does with its node, for people: "host", "control", "check", "sizes", "copy" or "device"; "kernel".
 std::string_view kind_of(const Step& step);
 
 struct Program;
@@ -100,6 +115,7 @@ struct KernelStages {
 struct Program {
     std::shared_ptr<Graph> graph;        // the program's own, which the steps point into
     std::vector<ProgramBuffer> buffers;
+    std::vector<std::string> devices;    // beside that of the kernels, by names that find_backend knows
     std::vector<Kernel> kernels;         // scheduled; equal ones are one
     std::vector<KernelStep> prepare;     // once, before the first run: they fill Prepared buffers from Constant ones
     std::vector<Step> steps;

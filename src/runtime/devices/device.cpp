@@ -2,10 +2,6 @@
 
 #include <array>
 
-#include "base/check.h"
-#include "runtime/devices/cpu_device.h"
-#include "runtime/devices/cuda_device.h"
-
 namespace tessera {
 
 std::string shown_bytes(int64_t bytes) {
@@ -18,16 +14,8 @@ std::string shown_bytes(int64_t bytes) {
 
 std::string shown_place(int gpu) { return gpu == kNoGpu ? "the CPU" : fmt::format("GPU {}", gpu); }
 
-Device& device_of(DeviceKind kind) {
-    switch (kind) {
-        case DeviceKind::Cpu: return cpu_device();
-    }
-    CHECK(false, "there is no device of kind {}", static_cast<int>(kind));
-}
-
-Result<Device*> device_for(std::string_view target) {
-    if (auto number = cuda_number(target)) return cuda_device(*number);
-    return &device_of(DeviceKind::Cpu);
+Result<std::shared_ptr<void>> Device::load_code(std::shared_ptr<const DeviceCode>) {
+    return Error(Code::E0701, "{} runs kernels only", name());
 }
 
 Result<std::unique_ptr<Stream>> Device::borrow_stream(void*) {

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <utility>
 
-#include "base/device_kind.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "kernel/backend/offload.h"
 #include "llvm/compile_kernels.h"
 
 namespace tessera {
@@ -144,6 +144,8 @@ class Device {
     virtual Result<std::shared_ptr<void>> allocate_for_copies(int64_t bytes) { return allocate(bytes); }
     // Code that can be launched here: as it is, or loaded.
     virtual Result<std::shared_ptr<CompiledModule>> load(std::shared_ptr<CompiledModule> module) { return module; }
+    // Code that its back end made of a part of a graph, for Launch::handle. E0701: it runs no such code.
+    virtual Result<std::shared_ptr<void>> load_code(std::shared_ptr<const DeviceCode> code);
     // `threads`: of the CPU, at most; 0: as many as the pool has.
     virtual Result<std::unique_ptr<Stream>> make_stream(int threads) = 0;
     // Wraps a driver stream that the caller owns; null: the device's default stream.
@@ -167,10 +169,6 @@ Error needed_for(Error error, fmt::format_string<Args...> what, Args&&... args) 
     if (error.code() != Code::E0408 || !error.note().empty()) return error;
     return std::move(error).note("it is for {}", fmt::format(what, std::forward<Args>(args)...));
 }
-
-Device& device_of(DeviceKind kind);
-// That code for this target runs on: a GPU by its number, otherwise the processor. E0701.
-Result<Device*> device_for(std::string_view target);
 
 // Device memory that grows on demand; growing discards the contents.
 class Arena {

@@ -1,0 +1,32 @@
+// Every back end there is.
+#include <array>
+
+#include "backends/backend.h"
+#include "runtime/devices/cpu_device.h"
+
+namespace tessera {
+
+std::span<const Backend* const> backends() {
+    static const std::array<const Backend*, 2> kAll{&cpu_backend(), &cuda_backend()};
+    return kAll;
+}
+
+Result<const Backend*> find_backend(std::string_view target) {
+    for (const Backend* b : backends())
+        if (b->takes(target)) return b;
+    std::vector<std::string> names;
+    for (const Backend* b : backends())
+        for (std::string& name : b->targets()) names.push_back(std::move(name));
+    return Error(Code::E0603, "there is no target \"{}\"", target)
+        .hint("the targets are {}", fmt::join(names, ", "));
+}
+
+Result<Device*> Backend::device(std::string_view) const { return &cpu_device(); }
+std::vector<DeviceInfo> Backend::devices(std::string*) const { return {}; }
+Result<std::shared_ptr<const Offloading>> Backend::offloading(std::string_view) const {
+    return std::shared_ptr<const Offloading>();
+}
+
+Result<Device*> device_for(std::string_view target) { return TRY(find_backend(target))->device(target); }
+
+}  // namespace tessera

@@ -1,0 +1,64 @@
+// GPUs of NVIDIA's: those of this machine ("cuda", "cuda:1"), and architectures that PTX is generated for ("sm_90a").
+#include "backends/backend.h"
+#include "llvm/targets/target.h"
+#include "runtime/devices/cuda_device.h"
+
+namespace tessera {
+namespace {
+
+class CudaBackend : public Backend {
+  public:
+    std::string_view name() const override { return "cuda"; }
+    std::vector<std::string> targets() const override {
+        std::vector<std::string> names{"cuda"};
+        for (std::string& name : codegen::target_names())
+            if (takes(name)) names.push_back(std::move(name));
+        return names;
+    }
+    bool takes(std::string_view target) const override {
+        if (cuda_number(target)) return true;
+        const auto found = codegen::find_target(target);
+        return found.ok() && found->machine.blocks;
+    }
+    Result<Device*> device(std::string_view target) const override {
+        if (auto number = cuda_number(target)) return cuda_device(*number);
+        return Backend::device(target);
+    }
+    std::vector<DeviceInfo> devices(std::string* why) const override {
+        std::vector<DeviceInfo> found;
+        const auto count = count_gpus();
+        if (!count.ok() && why) *why = count.error().message();
+        for (int i = 0; count.ok() && i < *count; ++i) found.push_back(described(i));
+        if (count.ok() && *count == 0 && why) *why = "the driver shows no GPU";
+        return found;
+    }
+
+  private:
+    static DeviceInfo described(int number) {
+        DeviceInfo d;
+        d.target = fmt::format("cuda:{}", number);
+        const auto gpu = describe_gpu(number);
+        if (!gpu.ok()) {
+            d.why = gpu.error().message();
+            return d;
+        }
+        d.name = gpu->name;
+        d.code = gpu->target;
+        d.bytes = gpu->bytes;
+        d.capability = 10 * gpu->major + gpu->minor;
+        d.processors = gpu->processors;
+        d.shared_bytes = gpu->shared_bytes;
+        if (d.code.empty())
+            d.why = fmt::format("its compute capability is {}.{}, and 8.0 is needed", gpu->major, gpu->minor);
+        return d;
+    }
+};
+
+}  // namespace
+
+const Backend& cuda_backend() {
+    static const CudaBackend kBackend;
+    return kBackend;
+}
+
+}  // namespace tessera
