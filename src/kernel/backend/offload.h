@@ -17,6 +17,9 @@ class DeviceCode {
     virtual std::string text() const = 0;  // for people
 };
 
+// Whether the node is a part that Offloading::take made.
+inline bool is_offloaded(const Node& node) { return node.op().name == "offload"; }
+
 class Offloading {
   public:
     virtual ~Offloading() = default;

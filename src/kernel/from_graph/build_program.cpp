@@ -381,7 +381,7 @@ class Assembly {
     // A node that another device computes: copies of what it does not have yet, its code, and copies of the results.
     // False: it is none.
     bool add_device(const HostNode& h) {
-        if (!options_.offloading || h.node->op().name != "offload") return false;
+        if (!options_.offloading || !is_offloaded(*h.node)) return false;
         auto code = options_.offloading->compile(*h.node);
         if (!code.ok()) {
             program_.choices.push_back({"offload " + h.node->name(), no("{}", code.error().message())});

@@ -109,7 +109,8 @@ class OwnConstants {
     std::map<const Value*, Value*> own_;
 };
 
-Status lower_graph(const Graph& nested, Program& program, bool always, const LowerOptions& options) {
+Status lower_graph(const Graph& nested, Program& program, bool always, LowerOptions options, const Node& node) {
+    if (is_offloaded(node)) options.offloading.reset();  // there was no code for it
     Closing closed(nested);
     NestedProgram made{&nested, closed.captured(), nullptr};
     Program inner = TRY(from_graph_apart(closed.graph(), options));
@@ -166,7 +167,7 @@ Status lower_nested(Program& program, const LowerOptions& options) {
         const bool random = std::any_of(graphs.begin(), graphs.end(), [](const Graph* g) { return draws(*g); });
         const bool steered = !random && steerable(*host->node);
         for (const Graph* g : graphs)
-            if (!draws(*g)) TRY(lower_graph(*g, program, steered, options));
+            if (!draws(*g)) TRY(lower_graph(*g, program, steered, options, *host->node));
         if (steered) step = ControlStep{host->node, host->inputs, host->outputs};
     }
     return {};
