@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 CPP_FILES = git ls-files '*.cpp' '*.h'
 
 .NOTPARALLEL:
-.PHONY: help run test test-all oracles install pictures bench format format-check fuzz clean setup configure configure-python build all python wheel
+.PHONY: help run test test-all oracles rtl install pictures bench format format-check fuzz clean setup configure configure-python build all python wheel
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -13,12 +13,12 @@ help: ## List the targets
 run: build ## Build the command line and run the built-in ResNet-50
 	build/bin/tessera run
 
-test: oracles all python ## Build everything and run every test
+test: oracles rtl all python ## Build everything and run every test
 	@tools/setup.sh check || echo "Without shellcheck, the test of the scripts is skipped."
 	@tools/setup.sh browser || echo "Without a browser, the tests of the pages are skipped."
 	@tools/test.sh
 
-test-all: oracles all python ## The same, with every test program under the sanitizers, and those of threads under ThreadSanitizer
+test-all: oracles rtl all python ## The same, with every test program under the sanitizers, and those of threads under ThreadSanitizer
 	@tools/setup.sh browser || echo "Without a browser, the tests of the pages are skipped."
 	@tools/test.sh --all
 
@@ -51,6 +51,9 @@ setup:
 
 oracles:
 	@tools/setup.sh oracles || echo "Without Z3 and isl, the tests that ask them are skipped."
+
+rtl:
+	@tools/setup.sh rtl || echo "Without Verilator, the tests of the accelerator's RTL are skipped."
 
 configure: setup
 	@cmake --preset release >/dev/null

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the distribution packages that a task needs and are missing, on Debian 12 (Ubuntu 24.04 has the same names).
-# usage: tools/setup.sh [build] [python] [check] [oracles] [wheel] [browser] [format] [fuzz] [cross]     (no argument: build python)
+# usage: tools/setup.sh [build] [python] [check] [oracles] [wheel] [browser] [format] [fuzz] [cross] [rtl]   (no argument: build python)
 set -euo pipefail
 
 declare -A packages=(
@@ -14,6 +14,7 @@ declare -A packages=(
     [format]="git clang-format-14"
     [fuzz]="clang"
     [cross]="g++-x86-64-linux-gnu xz-utils"
+    [rtl]="verilator yosys"
 )
 
 missing=()

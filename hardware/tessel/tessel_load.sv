@@ -15,10 +15,10 @@ module tessel_load #(parameter K = 16, parameter N = 16, parameter BEAT = 16) (
 
   function automatic logic [15:0] beats_of(input logic [1:0] to, input logic [1:0] element);
     case (to)
-      tessel_pkg::TO_INP: beats_of = K < BEAT ? 1 : K / BEAT;
-      tessel_pkg::TO_WGT: beats_of = WGT < BEAT ? 1 : WGT / BEAT;
-      tessel_pkg::TO_UOP: beats_of = UOP < BEAT ? 1 : UOP / BEAT;
-      default: beats_of = element == tessel_pkg::WIDE ? (ACC < BEAT ? 1 : ACC / BEAT) : (N < BEAT ? 1 : N / BEAT);
+      tessel_pkg::TO_INP: beats_of = 16'(K < BEAT ? 1 : K / BEAT);
+      tessel_pkg::TO_WGT: beats_of = 16'(WGT < BEAT ? 1 : WGT / BEAT);
+      tessel_pkg::TO_UOP: beats_of = 16'(UOP < BEAT ? 1 : UOP / BEAT);
+      default: beats_of = element == tessel_pkg::WIDE ? 16'(ACC < BEAT ? 1 : ACC / BEAT) : 16'(N < BEAT ? 1 : N / BEAT);
     endcase
   endfunction
   function automatic logic [31:0] bytes_of(input logic [1:0] to, input logic [1:0] element);

@@ -1,0 +1,134 @@
+// The accelerator's RTL beside its model.
+//   tessel-rtl random SEED COUNT             random programs: the same memory, cycles within 5 %
+//   tessel-rtl file PROGRAM                  a program in text form on random memory, the same
+//   tessel-rtl run IMAGE ADDRESS OUTPUT      runs the program at ADDRESS of a memory image, writes the memory it
+//   leaves;
+//                                            prints {"cycles": ..., "gemm_rows": ..., "alu_rows": ...}
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "accelerator/random_program.h"
+#include "base/random.h"
+#include "kernel/accelerator/check_program.h"
+#include "kernel/accelerator/simulate.h"
+#include "rtl_machine.h"
+
+namespace tessera::accelerator {
+namespace {
+
+constexpr double kMostDifference = 0.05;  // of the model's cycles
+
+struct Comparison {
+    int64_t model = 0, rtl = 0;
+    double difference() const { return double(model - rtl) / double(rtl); }
+};
+
+// Prints what differs; nothing if the program is right on both.
+bool compare(const std::string& name, const Machine& machine, RtlMachine& rtl, const RandomProgram& program,
+             Comparison& comparison) {
+    const auto fail = [&](const std::string& what) {
+        fmt::print("{}: {}\n", name, what);
+        return false;
+    };
+    auto checked = check_program(machine, program.program, program.memory);
+    if (!checked) return fail(checked.error().to_string());
+    if (!checked->ok()) return fail(checked->to_string());
+    std::vector<uint8_t> of_model = program.memory, of_rtl = program.memory;
+    auto simulated = simulate(machine, program.program, of_model);
+    if (!simulated) return fail(simulated.error().to_string());
+    const RtlRun run = rtl.run(of_rtl, program.program_address, 2 * simulated->cycles + 10000);
+    comparison = {simulated->cycles, run.cycles};
+    if (!run.finished)
+        return fail(
+            fmt::format("the RTL has not finished after {} cycles, the model after {}", run.cycles, simulated->cycles));
+    const auto [a, b] = std::mismatch(of_model.begin(), of_model.end(), of_rtl.begin());
+    if (a != of_model.end())
+        return fail(
+            fmt::format("byte {} of memory is {} after the model, {} after the RTL", a - of_model.begin(), *a, *b));
+    if (run.gemm_rows != simulated->matrix_cycles || run.alu_rows != simulated->alu_cycles)
+        return fail(fmt::format("{} gemm and {} alu rows in the model, {} and {} in the RTL", simulated->matrix_cycles,
+                                simulated->alu_cycles, run.gemm_rows, run.alu_rows));
+    if (std::abs(comparison.difference()) > kMostDifference)
+        return fail(fmt::format("{} cycles in the model, {} in the RTL", simulated->cycles, run.cycles));
+    return true;
+}
+
+int run_random(const Machine& machine, uint64_t seed, uint64_t count) {
+    RtlMachine rtl(machine);
+    uint64_t wrong = 0, exact = 0, within_1 = 0;
+    int64_t cycles = 0;
+    double worst = 0;
+    for (uint64_t s = seed; s < seed + count; ++s) {
+        Comparison c;
+        if (!compare(fmt::format("seed {}", s), machine, rtl, random_program(machine, s), c)) {
+            ++wrong;
+            continue;
+        }
+        cycles += c.rtl;
+        exact += c.model == c.rtl;
+        within_1 += std::abs(c.difference()) <= 0.01;
+        worst = std::max(worst, std::abs(c.difference()));
+    }
+    fmt::print(
+        "{} random programs from seed {}: {} wrong; cycles equal in {}, within 1 % in {}, worst {:.2f} %; {} cycles\n",
+        count, seed, wrong, exact, within_1, 100 * worst, cycles);
+    return wrong != 0;
+}
+
+int run_file(const Machine& machine, const std::string& path) {
+    std::ifstream file(path);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    auto program = parse_program(text, path);
+    if (!file || !program) {
+        fmt::print("{}\n", program ? "cannot read " + path : program.error().to_string());
+        return 1;
+    }
+    RandomProgram made{std::move(*program), std::vector<uint8_t>(1 << 22), 0};
+    const RandomStream random(1, "memory");
+    for (size_t i = 0; i < made.memory.size(); ++i) made.memory[i] = uint8_t(random.bits(i));
+    const std::vector<uint8_t> bytes = encode(made.program);
+    made.program_address = uint32_t(made.memory.size() - bytes.size());
+    std::copy(bytes.begin(), bytes.end(), made.memory.begin() + made.program_address);
+    RtlMachine rtl(machine);
+    Comparison c;
+    if (!compare(path, machine, rtl, made, c)) return 1;
+    fmt::print("{}: {} cycles in the model, {} in the RTL\n", path, c.model, c.rtl);
+    return 0;
+}
+
+int run_image(const Machine& machine, const std::string& image, uint32_t address, const std::string& output) {
+    std::ifstream file(image, std::ios::binary);
+    std::vector<uint8_t> memory{std::istreambuf_iterator<char>(file), {}};
+    if (!file) {
+        fmt::print(stderr, "cannot read {}\n", image);
+        return 1;
+    }
+    const RtlRun run = RtlMachine(machine).run(memory, address);
+    std::ofstream(output, std::ios::binary).write(reinterpret_cast<const char*>(memory.data()), int64_t(memory.size()));
+    fmt::print("{{\"cycles\": {}, \"gemm_rows\": {}, \"alu_rows\": {}}}\n", run.cycles, run.gemm_rows, run.alu_rows);
+    return 0;
+}
+
+}  // namespace
+}  // namespace tessera::accelerator
+
+int main(int argc, char** argv) {
+    using namespace tessera::accelerator;
+    auto machine = load_machine(RTL_MACHINE);
+    if (!machine) {
+        fmt::print(stderr, "{}\n", machine.error().to_string());
+        return 1;
+    }
+    const std::string command = argc > 1 ? argv[1] : "";
+    const auto number = [&](int i) { return std::strtoull(argv[i], nullptr, 10); };
+    if (command == "random" && argc == 4) return run_random(*machine, number(2), number(3));
+    if (command == "file" && argc == 3) return run_file(*machine, argv[2]);
+    if (command == "run" && argc == 5) return run_image(*machine, argv[2], uint32_t(number(3)), argv[4]);
+    fmt::print(stderr, "usage: tessel-rtl random SEED COUNT | file PROGRAM | run IMAGE ADDRESS OUTPUT\n");
+    return 2;
+}
