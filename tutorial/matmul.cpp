@@ -17,6 +17,7 @@
 #include "kernel/schedule/schedule.h"
 #include "llvm/compile_kernels.h"
 #include "runtime/devices/bind_launches.h"
+#include "runtime/devices/cpu_device.h"
 
 namespace tessera {
 namespace {
@@ -82,7 +83,7 @@ double measure(const Schedule& schedule, int64_t m, int64_t n, int64_t k) {
         auto* values = static_cast<float*>(buffers.back());
         for (int64_t e = 0; e < count; ++e) values[e] = static_cast<float>((e * 7 + int64_t(i)) % 13 - 6);
     }
-    std::unique_ptr<Stream> stream = ok(device_of(DeviceKind::Cpu).make_stream(1));
+    std::unique_ptr<Stream> stream = ok(cpu_device().make_stream(1));
     auto run = [&](const CompiledKernel& kernel, const std::vector<void*>& args) {
         const std::vector<Launch> launches = ok(bind_launches(kernel, {}));
         ok(stream->reserve(most_local_bytes(launches)));
