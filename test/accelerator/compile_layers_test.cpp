@@ -32,27 +32,7 @@ TEST(CompileLayers, RandomConvolutions) {
     for (uint64_t seed = 1; seed <= 120; ++seed) {
         SCOPED_TRACE(fmt::format("seed {}", seed));
         RandomGraph r(seed);
-        const int64_t kernel = r.upto(1, 4), kernel_x = r.chance(70) ? kernel : r.upto(1, 5);
-        const int64_t dilation = r.chance(80) ? 1 : 2;
-        const int64_t least = (std::max(kernel, kernel_x) - 1) * dilation + 1;
-        int64_t groups = 1, channels = r.upto(1, 70), outputs = r.upto(1, 70);
-        if (r.chance(30)) {
-            groups = r.upto(1, 24);
-            channels = groups * r.upto(1, 4);
-            outputs = groups * r.upto(1, 4);
-        }
-        Value* x = r.input(r.byte_type(), {r.upto(1, 3), channels, least + r.upto(0, 20), least + r.upto(0, 20)});
-        Value* y = r.conv(x,
-                          {outputs,
-                           kernel,
-                           kernel_x,
-                           r.upto(1, 3),
-                           dilation,
-                           groups,
-                           {r.upto(0, 2), r.upto(0, 2), r.upto(0, 2), r.upto(0, 2)}},
-                          r.byte_type());
-        if (r.chance(30)) y = r.clip(y);
-        r.graph().add_output(y);
+        random_convolution(r);
         expect_as_evaluated(all[seed % all.size()], r, r.chance(75) ? 2 : 1);
         if (testing::Test::HasFatalFailure()) return;
     }
@@ -63,10 +43,7 @@ TEST(CompileLayers, RandomPools) {
     for (uint64_t seed = 1; seed <= 40; ++seed) {
         SCOPED_TRACE(fmt::format("seed {}", seed));
         RandomGraph r(seed);
-        const int64_t kernel = r.upto(2, 3);
-        Value* x =
-            r.input(r.byte_type(), {r.upto(1, 2), r.upto(1, 70), kernel + r.upto(0, 30), kernel + r.upto(0, 30)});
-        r.graph().add_output(r.max_pool(x, kernel, r.upto(1, 3), r.upto(0, 1)));
+        random_pool(r);
         expect_as_evaluated(all[seed % all.size()], r, r.chance(75) ? 2 : 1);
         if (testing::Test::HasFatalFailure()) return;
     }
@@ -77,8 +54,7 @@ TEST(CompileLayers, RandomProducts) {
     for (uint64_t seed = 1; seed <= 40; ++seed) {
         SCOPED_TRACE(fmt::format("seed {}", seed));
         RandomGraph r(seed);
-        Value* x = r.input(r.byte_type(), {r.upto(1, 50), r.upto(1, 300)});
-        r.graph().add_output(r.product(x, r.upto(1, 200), r.chance(50)));
+        random_product(r);
         expect_as_evaluated(all[seed % all.size()], r, r.chance(75) ? 2 : 1);
         if (testing::Test::HasFatalFailure()) return;
     }
@@ -90,22 +66,7 @@ TEST(CompileLayers, RandomNetworks) {
     for (uint64_t seed = 1; seed <= 60; ++seed) {
         SCOPED_TRACE(fmt::format("seed {}", seed));
         RandomGraph r(seed);
-        int64_t channels = r.upto(1, 40);
-        Value* x = r.input(r.byte_type(), {r.upto(1, 2), channels, r.upto(5, 24), r.upto(5, 24)});
-        for (int64_t layers = r.upto(1, 4); layers > 0; --layers) {
-            const int64_t kind = r.upto(1, 4);
-            if (kind == 1) x = r.max_pool(x, 3, r.chance(80) ? 1 : 2, 1);
-            if (kind == 2) x = r.conv(x, {channels = r.upto(1, 40)}, r.byte_type());
-            if (kind == 3) x = r.add(x, r.conv(x, {channels}, r.byte_type()), r.byte_type(), r.chance(60));
-            if (kind == 4) {
-                Value* a = r.conv(x, {channels = r.upto(1, 40)}, r.byte_type());
-                Value* b = r.conv(x, {channels, 1, 1, 1, 1, 1, {0, 0, 0, 0}}, r.byte_type());
-                x = r.chance(50) ? r.add(a, b, r.byte_type(), r.chance(60)) : r.add(b, a, r.byte_type(), r.chance(60));
-                if (r.chance(30)) r.graph().add_output(a);
-            }
-        }
-        r.graph().add_output(x);
-        if (!x->node()) continue;
+        if (!random_network(r)) continue;
         expect_as_evaluated(all[seed % all.size()], r, r.chance(75) ? 2 : 1);
         if (testing::Test::HasFatalFailure()) return;
     }

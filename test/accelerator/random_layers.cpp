@@ -47,6 +47,19 @@ Value* RandomGraph::conv(Value* x, const ConvSizes& s, DType to) {
          {"group", Attr(s.groups)}});
 }
 
+Value* RandomGraph::sums(Value* x, const ConvSizes& s) {
+    const int64_t channels = *x->type().tensor().shape[1].as_int();
+    Value* w = b_.constant(tensor(DType::i8, {s.outputs, channels / s.groups, s.kernel_y, s.kernel_x}));
+    Value* sum = b_.op("conv_integer", {x, w, zero(x->type().tensor().dtype), constant(DType::i8, 0)},
+                       {{"pads", Attr(s.pads)},
+                        {"strides", Attr(std::vector<int64_t>{s.stride, s.stride})},
+                        {"dilations", Attr(std::vector<int64_t>{s.dilation, s.dilation})},
+                        {"group", Attr(s.groups)}});
+    std::vector<int32_t> bias;
+    for (int64_t o = 0; o < s.outputs; ++o) bias.push_back(int32_t(upto(-100000, 100000)));
+    return b_.add(sum, b_.constant(Tensor::of({1, s.outputs, 1, 1}, bias)));
+}
+
 Value* RandomGraph::max_pool(Value* x, int64_t kernel, int64_t stride, int64_t pad) {
     return b_.op("max_pool", {x},
                  {{"kernel_shape", Attr(std::vector<int64_t>(2, kernel))},
@@ -77,6 +90,60 @@ Value* RandomGraph::product(Value* x, int64_t columns, bool bias) {
     std::vector<int32_t> values;
     for (int64_t i = 0; i < columns; ++i) values.push_back(int32_t(upto(-100000, 100000)));
     return b_.add(sum, b_.constant(Tensor::of({columns}, values)));
+}
+
+void random_convolution(RandomGraph& r) {
+    const int64_t kernel = r.upto(1, 4), kernel_x = r.chance(70) ? kernel : r.upto(1, 5);
+    const int64_t dilation = r.chance(80) ? 1 : 2;
+    const int64_t least = (std::max(kernel, kernel_x) - 1) * dilation + 1;
+    int64_t groups = 1, channels = r.upto(1, 70), outputs = r.upto(1, 70);
+    if (r.chance(30)) {
+        groups = r.upto(1, 24);
+        channels = groups * r.upto(1, 4);
+        outputs = groups * r.upto(1, 4);
+    }
+    Value* x = r.input(r.byte_type(), {r.upto(1, 3), channels, least + r.upto(0, 20), least + r.upto(0, 20)});
+    Value* y = r.conv(x,
+                      {outputs,
+                       kernel,
+                       kernel_x,
+                       r.upto(1, 3),
+                       dilation,
+                       groups,
+                       {r.upto(0, 2), r.upto(0, 2), r.upto(0, 2), r.upto(0, 2)}},
+                      r.byte_type());
+    if (r.chance(30)) y = r.clip(y);
+    r.graph().add_output(y);
+}
+
+void random_pool(RandomGraph& r) {
+    const int64_t kernel = r.upto(2, 3);
+    Value* x = r.input(r.byte_type(), {r.upto(1, 2), r.upto(1, 70), kernel + r.upto(0, 30), kernel + r.upto(0, 30)});
+    r.graph().add_output(r.max_pool(x, kernel, r.upto(1, 3), r.upto(0, 1)));
+}
+
+void random_product(RandomGraph& r) {
+    Value* x = r.input(r.byte_type(), {r.upto(1, 50), r.upto(1, 300)});
+    r.graph().add_output(r.product(x, r.upto(1, 200), r.chance(50)));
+}
+
+bool random_network(RandomGraph& r) {
+    int64_t channels = r.upto(1, 40);
+    Value* x = r.input(r.byte_type(), {r.upto(1, 2), channels, r.upto(5, 24), r.upto(5, 24)});
+    for (int64_t layers = r.upto(1, 4); layers > 0; --layers) {
+        const int64_t kind = r.upto(1, 4);
+        if (kind == 1) x = r.max_pool(x, 3, r.chance(80) ? 1 : 2, 1);
+        if (kind == 2) x = r.conv(x, {channels = r.upto(1, 40)}, r.byte_type());
+        if (kind == 3) x = r.add(x, r.conv(x, {channels}, r.byte_type()), r.byte_type(), r.chance(60));
+        if (kind == 4) {
+            Value* a = r.conv(x, {channels = r.upto(1, 40)}, r.byte_type());
+            Value* b = r.conv(x, {channels, 1, 1, 1, 1, 1, {0, 0, 0, 0}}, r.byte_type());
+            x = r.chance(50) ? r.add(a, b, r.byte_type(), r.chance(60)) : r.add(b, a, r.byte_type(), r.chance(60));
+            if (r.chance(30)) r.graph().add_output(a);
+        }
+    }
+    r.graph().add_output(x);
+    return x->node() != nullptr;
 }
 
 Inputs random_inputs(RandomGraph& random) {

@@ -34,6 +34,7 @@ class RandomGraph {
         std::vector<int64_t> pads = {1, 1, 1, 1};
     };
     Value* conv(Value* x, const ConvSizes& sizes, DType to);
+    Value* sums(Value* x, const ConvSizes& sizes);  // int32, with a bias
     Value* max_pool(Value* x, int64_t kernel, int64_t stride, int64_t pad);
     Value* add(Value* a, Value* b, DType to, bool relu);
     Value* clip(Value* x);
@@ -44,6 +45,13 @@ class RandomGraph {
     Graph graph_;
     Builder b_;
 };
+
+// One layer, or a few of them with residual additions, as an output of the graph; false where the drawn sizes give
+// none.
+void random_convolution(RandomGraph& r);
+void random_pool(RandomGraph& r);
+void random_product(RandomGraph& r);
+bool random_network(RandomGraph& r);
 
 using Inputs = std::vector<std::pair<std::string, Tensor>>;
 Inputs random_inputs(RandomGraph& random);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <map>
 #include <optional>
+#include <unordered_map>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -43,7 +43,12 @@ struct Generator {
         int64_t write = 0, write_unit = -1;
         Clock reads{};
     };
-    std::map<uint64_t, Last> last;  // by scratchpad and row, or by memory line
+    std::unordered_map<uint64_t, Last> last;  // by scratchpad and row, or by byte of memory
+    std::vector<Clock> needs;                 // of each instruction: the last ones that it conflicts with
+    struct Token {
+        size_t push, pop;
+    };
+    std::vector<Token> tokens;
 
     uint64_t below(uint64_t n) { return random.bits(drawn++) % n; }
     int64_t between(int64_t low, int64_t high) { return low + int64_t(below(uint64_t(high - low + 1))); }
@@ -51,13 +56,11 @@ struct Generator {
     RowRange& window(Scratchpad s) { return windows[size_t(s)]; }
 
     // ---- Conflicts
-    static constexpr uint64_t kLine = 16;
     template <typename Read, typename Write>
     void accesses(const Instruction& i, Read&& read, Write&& write) {
         const auto key = [](Scratchpad s, uint64_t row) { return uint64_t(s) << 32 | row; };
         const auto memory = [](int64_t address, int bytes, auto&& f) {
-            for (uint64_t l = uint64_t(address) / kLine; l <= uint64_t(address + bytes - 1) / kLine; ++l)
-                f(uint64_t(4) << 32 | l);
+            for (int64_t b = address; b < address + bytes; ++b) f(uint64_t(4) << 32 | uint64_t(b));
         };
         const auto loop = [&](const Loop& l) {
             for (uint32_t u = l.uop; u < uint32_t(l.uop) + l.uops; ++u) read(key(Scratchpad::Uop, u));
@@ -91,9 +94,8 @@ struct Generator {
         }
     }
 
-    // ---- Tokens
-    // Appends an instruction, with tokens for what it needs of other units.
-    void append(Instruction i) {
+    // The last instructions of the other units that this one conflicts with.
+    Clock conflicts(const Instruction& i) {
         const int unit = int(i.unit());
         Clock needed{};
         const auto after = [&](int other, int64_t count) {
@@ -105,26 +107,42 @@ struct Generator {
                 after(int(last[k].write_unit), last[k].write);
                 for (int u = 0; u < 3; ++u) after(u, last[k].reads[size_t(u)]);
             });
-        Clock clock = placed[size_t(unit)].empty() ? Clock{} : placed[size_t(unit)].back().at_end;
-        const int compute = int(Unit::Compute);
+        return needed;
+    }
+
+    // ---- Tokens
+    // Appends an instruction, with tokens for what it needs of other units.
+    void append(Instruction i) {
+        const size_t unit = size_t(i.unit()), compute = size_t(Unit::Compute);
+        const Clock conflicting = conflicts(i);
+        Clock needed = conflicting;
         if (unit != compute) {  // load and store meet at the compute unit
-            const int far = 2 - unit;
-            if (needed[size_t(far)] > clock[size_t(far)]) {
-                relay(far, needed[size_t(far)]);
+            const size_t far = 2 - unit;
+            if (needed[far] > clock_of(unit)[far]) {
+                relay(far, needed[far]);
                 needed[compute] = std::max(needed[compute], int64_t(placed[compute].size()));
             }
         }
-        for (int other = 0; other < 3; ++other)
-            if (std::abs(other - unit) == 1 && needed[size_t(other)] > clock[size_t(other)])
-                join(clock, take_token(i, unit, other, needed[size_t(other)]));
-        ++clock[size_t(unit)];
+        put(i, needed, conflicting);
+    }
+
+    Clock clock_of(size_t unit) const { return placed[unit].empty() ? Clock{} : placed[unit].back().at_end; }
+
+    void put(Instruction& i, const Clock& needed, const Clock& conflicting) {
+        const size_t unit = size_t(i.unit());
+        Clock clock = clock_of(unit);
+        for (size_t other = 0; other < 3; ++other)
+            if ((other == unit + 1 || unit == other + 1) && needed[other] > clock[other])
+                join(clock, take_token(i, unit, other, needed[other]));
+        ++clock[unit];
         accesses(
-            i, [&](uint64_t k) { last[k].reads[size_t(unit)] = clock[size_t(unit)]; },
+            i, [&](uint64_t k) { last[k].reads[unit] = clock[unit]; },
             [&](uint64_t k) {
-                last[k].write = clock[size_t(unit)];
-                last[k].write_unit = unit;
+                last[k].write = clock[unit];
+                last[k].write_unit = int64_t(unit);
             });
-        placed[size_t(unit)].push_back({made.program.size(), clock});
+        placed[unit].push_back({made.program.size(), clock});
+        needs.push_back(conflicting);
         made.program.push_back(i);
     }
 
@@ -133,18 +151,19 @@ struct Generator {
     }
 
     // A token from the other unit's instruction `needed`, or a later one.
-    Clock take_token(Instruction& i, int unit, int other, int64_t needed) {
-        auto& theirs = placed[size_t(other)];
+    Clock take_token(Instruction& i, size_t unit, size_t other, int64_t needed) {
+        auto& theirs = placed[other];
         const int64_t from = chance(70) ? int64_t(theirs.size()) : between(needed, int64_t(theirs.size()));
         const Placed& p = theirs[size_t(from - 1)];
         Tokens& t = made.program[p.index].tokens;
         (other < unit ? t.push_next : t.push_previous) = true;
         (other < unit ? i.tokens.pop_previous : i.tokens.pop_next) = true;
+        tokens.push_back({p.index, made.program.size()});
         return p.at_end;
     }
 
     // An instruction of the compute unit that comes after `needed` of a unit beside it.
-    void relay(int from, int64_t needed) {
+    void relay(size_t from, int64_t needed) {
         const uint16_t row = uint16_t(window(Scratchpad::Acc).first), uop = uint16_t(window(Scratchpad::Uop).first);
         Instruction i;
         if (m.alu) {
@@ -160,12 +179,51 @@ struct Generator {
             gemm.wgt.base = uint16_t(window(Scratchpad::Wgt).first);
             i.op = gemm;
         }
-        auto& mine = placed[size_t(Unit::Compute)];
-        Clock clock = mine.empty() ? Clock{} : mine.back().at_end;
-        if (needed > clock[size_t(from)]) join(clock, take_token(i, int(Unit::Compute), from, needed));
-        ++clock[size_t(Unit::Compute)];
-        mine.push_back({made.program.size(), clock});
-        made.program.push_back(i);
+        const Clock conflicting = conflicts(i);
+        Clock after = conflicting;
+        after[from] = std::max(after[from], needed);
+        put(i, after, conflicting);
+    }
+
+    // A later token can make an earlier one redundant: removes tokens until each of those that are left orders a
+    // conflict that nothing else orders.
+    void remove_redundant_tokens() {
+        for (size_t t = 0; t < tokens.size();)
+            if (orders_conflicts_without(t)) {
+                mark(tokens[t], false);
+                tokens.erase(tokens.begin() + std::ptrdiff_t(t));
+            } else {
+                ++t;
+            }
+    }
+
+    void mark(const Token& t, bool on) {
+        Instruction &push = made.program[t.push], &pop = made.program[t.pop];
+        const bool down = push.unit() < pop.unit();
+        (down ? push.tokens.push_next : push.tokens.push_previous) = on;
+        (down ? pop.tokens.pop_previous : pop.tokens.pop_next) = on;
+    }
+
+    bool orders_conflicts_without(size_t removed) const {
+        std::vector<Clock> at_end(made.program.size());
+        std::vector<std::array<size_t, 2>> pushes(made.program.size(), {~size_t(0), ~size_t(0)});
+        for (size_t t = 0; t < tokens.size(); ++t)
+            if (t != removed) {
+                auto& [first, second] = pushes[tokens[t].pop];
+                (first == ~size_t(0) ? first : second) = tokens[t].push;
+            }
+        std::array<Clock, 3> clocks{};
+        for (size_t n = 0; n < made.program.size(); ++n) {
+            const size_t unit = size_t(made.program[n].unit());
+            Clock& clock = clocks[unit];
+            for (size_t push : pushes[n])
+                if (push != ~size_t(0)) join(clock, at_end[push]);
+            for (size_t u = 0; u < 3; ++u)
+                if (u != unit && clock[u] < needs[n][u]) return false;
+            ++clock[unit];
+            at_end[n] = clock;
+        }
+        return true;
     }
 
     // ---- Instructions
@@ -369,6 +427,7 @@ struct Generator {
                 append({{}, store()});
             }
         }
+        remove_redundant_tokens();
         made.program.push_back({{}, Finish{}});
         made.program_address = kUops + 4096;
         const std::vector<uint8_t> bytes = encode(made.program);

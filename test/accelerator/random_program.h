@@ -1,5 +1,5 @@
-// Random legal programs for an accelerator: every conflict between units is ordered by tokens, as few of them as the
-// order needs, and nothing is read before it is written.
+// Random legal programs for an accelerator: every conflict between units is ordered by tokens, none of which could be
+// left out, and nothing is read before it is written.
 #pragma once
 
 #include <cstdint>
