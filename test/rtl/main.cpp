@@ -1,9 +1,10 @@
 // The accelerator's RTL beside its model.
 //   tessel-rtl random SEED COUNT             random programs: the same memory, cycles within 5 %
+//   tessel-rtl layers [PART]                 compiled layers of ResNet-18 and MobileNet-v1, the same; images have
+//                                            1/PART of each side's pixels
 //   tessel-rtl file PROGRAM                  a program in text form on random memory, the same
-//   tessel-rtl run IMAGE ADDRESS OUTPUT      runs the program at ADDRESS of a memory image, writes the memory it
-//   leaves;
-//                                            prints {"cycles": ..., "gemm_rows": ..., "alu_rows": ...}
+//   tessel-rtl run IMAGE ADDRESS OUTPUT      runs the program at ADDRESS of a memory image, writes the memory that it
+//                                            leaves; prints {"cycles": ..., "gemm_rows": ..., "alu_rows": ...}
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,51 +13,12 @@
 #include <iterator>
 #include <string>
 
-#include "accelerator/random_program.h"
 #include "base/random.h"
-#include "kernel/accelerator/check_program.h"
-#include "kernel/accelerator/simulate.h"
-#include "rtl_machine.h"
+#include "rtl/compare.h"
+#include "rtl/layers.h"
 
 namespace tessera::accelerator {
 namespace {
-
-constexpr double kMostDifference = 0.05;  // of the model's cycles
-
-struct Comparison {
-    int64_t model = 0, rtl = 0;
-    double difference() const { return double(model - rtl) / double(rtl); }
-};
-
-// Prints what differs; nothing if the program is right on both.
-bool compare(const std::string& name, const Machine& machine, RtlMachine& rtl, const RandomProgram& program,
-             Comparison& comparison) {
-    const auto fail = [&](const std::string& what) {
-        fmt::print("{}: {}\n", name, what);
-        return false;
-    };
-    auto checked = check_program(machine, program.program, program.memory);
-    if (!checked) return fail(checked.error().to_string());
-    if (!checked->ok()) return fail(checked->to_string());
-    std::vector<uint8_t> of_model = program.memory, of_rtl = program.memory;
-    auto simulated = simulate(machine, program.program, of_model);
-    if (!simulated) return fail(simulated.error().to_string());
-    const RtlRun run = rtl.run(of_rtl, program.program_address, 2 * simulated->cycles + 10000);
-    comparison = {simulated->cycles, run.cycles};
-    if (!run.finished)
-        return fail(
-            fmt::format("the RTL has not finished after {} cycles, the model after {}", run.cycles, simulated->cycles));
-    const auto [a, b] = std::mismatch(of_model.begin(), of_model.end(), of_rtl.begin());
-    if (a != of_model.end())
-        return fail(
-            fmt::format("byte {} of memory is {} after the model, {} after the RTL", a - of_model.begin(), *a, *b));
-    if (run.gemm_rows != simulated->matrix_cycles || run.alu_rows != simulated->alu_cycles)
-        return fail(fmt::format("{} gemm and {} alu rows in the model, {} and {} in the RTL", simulated->matrix_cycles,
-                                simulated->alu_cycles, run.gemm_rows, run.alu_rows));
-    if (std::abs(comparison.difference()) > kMostDifference)
-        return fail(fmt::format("{} cycles in the model, {} in the RTL", simulated->cycles, run.cycles));
-    return true;
-}
 
 int run_random(const Machine& machine, uint64_t seed, uint64_t count) {
     RtlMachine rtl(machine);
@@ -127,8 +89,11 @@ int main(int argc, char** argv) {
     const std::string command = argc > 1 ? argv[1] : "";
     const auto number = [&](int i) { return std::strtoull(argv[i], nullptr, 10); };
     if (command == "random" && argc == 4) return run_random(*machine, number(2), number(3));
+    if (command == "layers" && (argc == 2 || argc == 3))
+        return compare_layers(*machine, argc == 3 ? std::max(1, int(number(2))) : 1) != 0;
     if (command == "file" && argc == 3) return run_file(*machine, argv[2]);
     if (command == "run" && argc == 5) return run_image(*machine, argv[2], uint32_t(number(3)), argv[4]);
-    fmt::print(stderr, "usage: tessel-rtl random SEED COUNT | file PROGRAM | run IMAGE ADDRESS OUTPUT\n");
+    fmt::print(stderr,
+               "usage: tessel-rtl random SEED COUNT | layers [PART] | file PROGRAM | run IMAGE ADDRESS OUTPUT\n");
     return 2;
 }

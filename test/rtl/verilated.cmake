@@ -29,7 +29,8 @@ function(verilated_machine name description)
         COMMAND ${CMAKE_COMMAND} -E env OBJCACHE=${CMAKE_CXX_COMPILER_LAUNCHER} make -s -C ${folder} -f Vtessel_core.mk OPT_FAST=-O1
         DEPENDS ${rtl_sources} VERBATIM COMMENT "Verilating ${name}")
     add_custom_target(${name}_verilated DEPENDS ${folder}/Vtessel_core.h)
-    add_executable(${name} rtl/main.cpp accelerator/random_program.cpp ${CMAKE_SOURCE_DIR}/hardware/tessel/rtl_machine.cpp
+    add_executable(${name} rtl/main.cpp rtl/compare.cpp rtl/layers.cpp accelerator/random_program.cpp
+                   accelerator/random_layers.cpp ${CMAKE_SOURCE_DIR}/hardware/tessel/rtl_machine.cpp
                    ${verilator_root}/include/verilated.cpp ${verilator_root}/include/verilated_threads.cpp)
     add_dependencies(${name} ${name}_verilated)
     set_source_files_properties(${verilator_root}/include/verilated.cpp ${verilator_root}/include/verilated_threads.cpp
@@ -38,10 +39,23 @@ function(verilated_machine name description)
     target_include_directories(${name} SYSTEM PRIVATE ${folder} ${verilator_root}/include ${verilator_root}/include/vltstd)
     target_compile_definitions(${name} PRIVATE RTL_MACHINE="${description}")
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-    target_link_libraries(${name} PRIVATE ${folder}/Vtessel_core__ALL.a tessera)
+    target_link_libraries(${name} PRIVATE ${folder}/Vtessel_core__ALL.a tessera GTest::gtest)
 endfunction()
 
 verilated_machine(tessel-rtl ${CMAKE_SOURCE_DIR}/machines/tessel.json)
-add_test(NAME rtl_random_programs COMMAND tessel-rtl random 1 300)
-add_test(NAME rtl_lint COMMAND ${TESSERA_VERILATOR} --lint-only -Wall -Wno-DECLFILENAME -Wno-UNUSEDSIGNAL -Wno-UNUSEDPARAM
-         --top-module tessel_core ${rtl_sources})
+add_test(NAME rtl_random_programs COMMAND tessel-rtl random 1 1000)
+add_test(NAME rtl_layers COMMAND tessel-rtl layers)
+# Another array, without a vector ALU (docs/new_accelerator.md).
+verilated_machine(tessel32x8-rtl ${CMAKE_SOURCE_DIR}/machines/tessel32x8.json)
+add_test(NAME rtl_random_programs_32x8 COMMAND tessel32x8-rtl random 1 1000)
+add_test(NAME rtl_layers_32x8 COMMAND tessel32x8-rtl layers)
+
+# The sources for arrays of several shapes.
+foreach(shape 16:16:1 8:8:1 32:32:1 8:16:0 32:8:0 8:32:1)
+    string(REPLACE ":" ";" shape ${shape})
+    list(GET shape 0 k)
+    list(GET shape 1 n)
+    list(GET shape 2 alu)
+    add_test(NAME rtl_lint_${k}x${n} COMMAND ${TESSERA_VERILATOR} --lint-only -Wall -Wno-DECLFILENAME -Wno-UNUSEDSIGNAL
+             -Wno-UNUSEDPARAM -GK=${k} -GN=${n} -GALU=${alu} --top-module tessel_core ${rtl_sources})
+endforeach()
