@@ -240,7 +240,8 @@ Optimized optimize_model(const Model& model, const std::string& precision, const
 
 Executable compile_model(const Model& model, const std::string& target, int threads, const std::string& precision,
                          bool optimize, bool fuse, bool keep_weights,
-                         const std::optional<std::string>& cache, const std::string& tier, nb::object progress) {
+                         const std::optional<std::string>& cache, const std::string& tier, int virtual_threads,
+                         nb::object progress) {
     struct Step {
         std::string what;
         size_t done, total;
@@ -252,6 +253,7 @@ Executable compile_model(const Model& model, const std::string& target, int thre
     options.keep_weights = keep_weights;
     options.cache = cache;
     options.tier = tier;
+    options.virtual_threads = virtual_threads;
     options.cancel = watched.cancel();
     if (!progress.is_none()) {
         deliver = [&](const Step& s) { progress(s.what, s.done, s.total); };
@@ -577,9 +579,10 @@ void bind_compiler(nb::module_& m) {
             return unwrap(std::move(loaded));
         }, nb::arg("path"));
     m.def("compile", &compile_model, nb::arg("model"), nb::arg("target"), nb::arg("threads"), nb::arg("precision"),
-          nb::arg("optimize"), nb::arg("fuse"), nb::arg("keep_weights"), nb::arg("cache").none(), nb::arg("tier"), nb::arg("progress").none());
+          nb::arg("optimize"), nb::arg("fuse"), nb::arg("keep_weights"), nb::arg("cache").none(), nb::arg("tier"),
+          nb::arg("virtual_threads"), nb::arg("progress").none());
     m.def("compile_targets", &compile_targets, "What `target` of compile takes: this machine, and others.");
-    nb::class_<DeviceInfo>(m, "Device", "A device that models can run on: the host or a GPU.")
+    nb::class_<DeviceInfo>(m, "Device", "A device that models can run on: the host, a GPU or an accelerator.")
         .def_ro("target", &DeviceInfo::target).def_ro("name", &DeviceInfo::name).def_ro("bytes", &DeviceInfo::bytes)
         .def_ro("capability", &DeviceInfo::capability).def_ro("processors", &DeviceInfo::processors)
         .def_ro("shared_bytes", &DeviceInfo::shared_bytes)
@@ -588,7 +591,7 @@ void bind_compiler(nb::module_& m) {
         .def("__repr__", [](const DeviceInfo& d) {
             return fmt::format("<tessera.Device {}: {}{}{}>", d.target, d.name, d.why.empty() ? "" : "; not usable: ", d.why);
         });
-    m.def("devices", [] { return list_devices(); }, "The host, then all GPUs that the driver reports. Device.target is an argument for `target`.");
+    m.def("devices", [] { return list_devices(); }, "The host, all GPUs that the driver reports, then simulated accelerators. Device.target is an argument for `target`.");
     m.def("gpu_target", &gpu_target, nb::arg("major"), nb::arg("minor"),
           "The target for GPUs of a compute capability; empty where it is too old.");
     m.def("gpu_of_memory", [](uintptr_t address) { return gpu_of_memory(reinterpret_cast<const void*>(address)); },

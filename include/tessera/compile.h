@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/devices.h"
 #include "tessera/model.h"
 #include "tessera/optimize.h"
 
@@ -28,6 +29,9 @@ struct CompileOptions {
     // slower. "auto": optimized code if the cache has it; otherwise a baseline, until a background thread has compiled
     // optimized code. For a GPU, for another machine, and with precision "strict", "auto" means "full".
     std::string tier = "full";
+    // For a target that computes parts of models beside the host: tiles that its code keeps in flight. With 1, its loads,
+    // computes and stores do not overlap.
+    int virtual_threads = 2;
     bool specialise = true;        // recompile on first use for sizes that decide branches and ranks
     std::optional<std::string> cache = {};  // code cache folder; none: the user's; empty: no cache
     std::function<void(std::string_view what, size_t done, size_t total)> progress = {};
@@ -93,6 +97,8 @@ class Executable {
     // previous run. The executable keeps no references to the inputs after the call.
     Result<std::vector<Datum>> run_in_order(const std::vector<Datum>& inputs, const RunOptions& options = {}) const;
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs = 10) const;
+    // What each part takes that an accelerator computes, by its own clock; empty if there are none.
+    Result<std::vector<DeviceProfile>> profile_devices() const;
     // E0501 if the model was compiled for the CPU, or has host steps.
     Result<DeviceRuns> on_device(const NamedData& inputs) const;
     Result<double> seconds_on_device(const NamedData& inputs, int runs = 100) const;  // the average, as DeviceRuns::seconds
@@ -113,7 +119,8 @@ class Executable {
     int gpu() const;  // number of the GPU that it runs on; kNoGpu: the CPU
 
     // A stage of compilation as text: "graph", "outline" (the graph without the data of weights), "compute" or
-    // "schedule" (E0501 without keep_weights), "kernel", "llvm" or "asm" (for a GPU "ptx").
+    // "schedule" (E0501 without keep_weights), "kernel", "llvm" or "asm" (for a GPU "ptx"), or "device": the code of
+    // the parts that another device than the host runs (E0501 if there are none).
     Result<std::string> emit(std::string_view what) const;
 
     // Writes one file for this processor and this build of Tessera, which load() memory-maps. With host steps or a GPU as

@@ -82,6 +82,9 @@ struct QuantizeOptions {
     bool bias_correction = false;       // compensates the mean error of each output channel due to rounded weights
     bool products = false;              // also quantize matrix products of two activations (attention)
     bool optimize = true;               // quantize the optimized model
+    // "qdq", or "integer": convolutions as QLinearConv, products as MatMulInteger, pools and bounds on bytes, so that
+    // every runtime computes the same integers. The report's errors are those of the QDQ form.
+    std::string format = "qdq";
     std::vector<std::string> keep = {};  // patterns (*, ?) of nodes, or ops ("Conv"), that stay in floating point
     // Data to calibrate on if there is no profile, and to measure the error of each layer with.
     std::vector<NamedData> samples = {};
@@ -117,7 +120,8 @@ struct Quantized {
     QuantizeReport report;
 };
 
-// A model in the QDQ form of ONNX (QuantizeLinear and DequantizeLinear around each quantized op), for any runtime.
+// A model in the QDQ form of ONNX (QuantizeLinear and DequantizeLinear around each quantized op), for any runtime; or
+// in integers.
 // Without a profile, calibrates on options.samples. E0501 for unknown options, a profile of another model, or a model
 // without an op that can be quantized.
 Result<Quantized> quantize(const Model& model, const std::optional<Profile>& profile, const QuantizeOptions& options = {});

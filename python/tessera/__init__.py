@@ -203,7 +203,7 @@ def discover(ops: Path | Sequence[str] = "taso", max_ops: int = 3, *,
 
 def compile(model: Source | TorchModule, example_inputs: Sequence[Any] | None = None, *, target: str = "host", threads: int = 0,
             precision: str = "default", optimize: bool = True, fuse: bool = True, keep_weights: bool = False, cache: Path | None = None, tier: str = "full",
-            progress: Progress | None = None) -> Executable:
+            virtual_threads: int = 2, progress: Progress | None = None) -> Executable:
     """Compiles a model for this machine or another target (compile_targets() lists them). `example_inputs` are those
     of a torch.nn.Module, which from_torch converts first.
 
@@ -214,11 +214,15 @@ def compile(model: Source | TorchModule, example_inputs: Sequence[Any] | None = 
 
     `tier` "full" waits for optimized code. "auto" uses optimized code if the cache has it; otherwise it returns a
     baseline that runs several times slower, until a background thread has compiled optimized code (Executable.wait
-    waits for it). "fast" compiles the baseline only."""
+    waits for it). "fast" compiles the baseline only.
+
+    An accelerator as `target` computes the quantized layers of a model, the host the others (docs/accelerator.md):
+    "tessel", or "tessel:FILE.json" with the description of another machine. `virtual_threads` is how many tiles it has
+    in flight: 1 or 2."""
     folder = None if cache is None else path_text(cache)
     loaded = load(cast(Source, model)) if example_inputs is None else from_torch(model, example_inputs)
     return Executable(_compile(loaded._held, target, number("threads", threads, 0, MOST_THREADS), precision, optimize,
-                               fuse, keep_weights, folder, tier, progress))
+                               fuse, keep_weights, folder, tier, number("virtual_threads", virtual_threads, 1, 2), progress))
 
 
 def training(model: Source, loss: str | Loss | None = "cross_entropy", optimizer: Optimizer = AdamW(), *,
@@ -254,7 +258,7 @@ def calibrate(model: Source, samples: Iterable[Inputs], *, optimize: bool = True
 def quantize(model: Source, profile: Profile | Path | None = None, *, samples: Iterable[Inputs] = (), scheme: str = "minmax",
              percentile: float = 99.99, activations: str = "uint8", symmetric: bool = False, power_of_two: bool = False,
              per_channel: bool = True, weight_scheme: str = "minmax", bias_correction: bool = False, products: bool = False,
-             keep: Sequence[str] = (), optimize: bool = True, threads: int = 0,
+             format: str = "qdq", keep: Sequence[str] = (), optimize: bool = True, threads: int = 0,
              progress: Progress | None = None) -> tuple[Model, QuantizeReport]:
     """Returns a model that computes convolutions and matrix products with 8-bit integers, in the QDQ form of ONNX, and a
     report of its layers (docs/quantization.md).
@@ -263,10 +267,11 @@ def quantize(model: Source, profile: Profile | Path | None = None, *, samples: I
     `scheme` is "minmax", "percentile", "entropy" or "mse"; `activations` is "uint8", "int8", "uint16" or "int16". Weights
     are symmetric int8, with one scale for each output channel, or with one for all if `per_channel` is False. `keep` are
     patterns of nodes, values or operators that stay in floating point; `products` also quantizes matrix products of two
-    activations."""
+    activations. With `format` "integer", the model has QLinearConv and MatMulInteger nodes instead of the QDQ form, and
+    every runtime computes the same integers."""
     return quantize_model(load(model), profile, samples, scheme=scheme, percentile=percentile, activations=activations,
                           symmetric=symmetric, power_of_two=power_of_two, per_channel=per_channel,
-                          weight_scheme=weight_scheme, bias_correction=bias_correction, products=products, keep=keep,
+                          weight_scheme=weight_scheme, bias_correction=bias_correction, products=products, format=format, keep=keep,
                           optimize=optimize, threads=threads, progress=progress)
 
 

@@ -26,7 +26,7 @@ def calibrate_model(model: Model, samples: Iterable[Inputs], optimize: bool, thr
 
 def quantize_model(model: Model, profile: Profile | Path | None, samples: Iterable[Inputs], *, scheme: str, percentile: float,
                    activations: str, symmetric: bool, power_of_two: bool, per_channel: bool, weight_scheme: str,
-                   bias_correction: bool, products: bool, keep: Sequence[str], optimize: bool, threads: int,
+                   bias_correction: bool, products: bool, format: str, keep: Sequence[str], optimize: bool, threads: int,
                    progress: Progress | None) -> tuple[Model, QuantizeReport]:
     if isinstance(profile, (str, os.PathLike)):
         profile = Profile.load(path_text(profile))
@@ -34,6 +34,7 @@ def quantize_model(model: Model, profile: Profile | Path | None, samples: Iterab
     options.scheme, options.percentile, options.activations = scheme, percentile, activations
     options.symmetric, options.power_of_two, options.per_channel = symmetric, power_of_two, per_channel
     options.weight_scheme, options.bias_correction, options.products = weight_scheme, bias_correction, products
+    options.format = format
     options.keep = [keep] if isinstance(keep, str) else list(keep)
     options.optimize = optimize
     options.samples = _samples(model, samples)

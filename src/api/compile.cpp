@@ -162,7 +162,8 @@ class Compilation {
   public:
     static Result<Compilation> begin(const Model& model, const CompileOptions& given) {
         Compilation c(given);
-        c.offloading_ = TRY(TRY(find_backend(given.target))->offloading(given.target));
+        c.offloading_ =
+            TRY(TRY(find_backend(given.target))->offloading(given.target, {.virtual_threads = given.virtual_threads}));
         if (c.offloading_) c.options_.target = "host";
         if (Device& chosen = *TRY(device_for(c.options_.target)); !chosen.shares_memory()) {
             c.device_ = &chosen;
@@ -193,8 +194,11 @@ class Compilation {
         return c;
     }
 
+    bool offloads() const { return offloading_ != nullptr; }
     bool on_processor() const { return here_ && !device_; }  // of this machine
-    bool keeps() const { return on_processor() && !offloading_ && cache_.enabled() && !options_.keep_weights && !options_.after; }
+    bool keeps() const {
+        return on_processor() && !offloading_ && cache_.enabled() && !options_.keep_weights && !options_.after;
+    }
     std::shared_ptr<Executable::State> state() const { return state_; }
 
     // The program that the cache has.
@@ -279,8 +283,8 @@ class Compilation {
 
     CompileOptions options_;
     std::shared_ptr<Executable::State> state_;
-    Phases phases_;             // of the state's report
-    Device* device_ = nullptr;  // other than the processor
+    Phases phases_;                                 // of the state's report
+    Device* device_ = nullptr;                      // other than the processor
     std::shared_ptr<const Offloading> offloading_;  // what another device computes beside the processor
     bool here_ = false, baseline_ = false;
     Precision precision_ = Precision::Default;
@@ -301,7 +305,7 @@ Result<Executable> compile_in_tiers(std::optional<Model>& own, const CompileOpti
     Compilation full = TRY(Compilation::begin(*own, options));
     if (auto found = full.find(*own)) return std::move(*found);
     const bool strict = options.precision == name_of(Precision::Strict);  // the same bits at every run
-    if (!full.on_processor() || strict || options.after) return full.make(own);
+    if (!full.on_processor() || full.offloads() || strict || options.after) return full.make(own);
     CompileOptions fast = options;
     fast.tier = kFast;
     fast.cache = "";

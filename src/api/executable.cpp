@@ -12,6 +12,25 @@ void gather_stages(const Program& program, std::vector<KernelStages>& all) {
     for (const NestedProgram& n : program.nested) gather_stages(*n.program, all);
 }
 
+// The code of each part that another device runs.
+void gather_device_code(const Program& program, std::string& text) {
+    for (const Step& step : program.steps)
+        if (const auto* own = std::get_if<DeviceStep>(&step)) text += own->code->text();
+    for (const NestedProgram& n : program.nested) gather_device_code(*n.program, text);
+}
+
+void gather_device_profiles(const Program& program, std::vector<DeviceProfile>& all) {
+    for (const Step& step : program.steps) {
+        const auto* own = std::get_if<DeviceStep>(&step);
+        if (!own) continue;
+        if (auto found = own->code->profile()) {
+            found->name = own->node->name();
+            all.push_back(std::move(*found));
+        }
+    }
+    for (const NestedProgram& n : program.nested) gather_device_profiles(*n.program, all);
+}
+
 }  // namespace
 
 // The i-th of those that fit more and more sizes: first with the names apart that these inputs tell apart, at last with
@@ -178,6 +197,15 @@ std::optional<int64_t> Executable::arena_bytes(const std::map<std::string, int64
     return bytes.ok() ? std::optional(*bytes) : std::nullopt;
 }
 
+Result<std::vector<DeviceProfile>> Executable::profile_devices() const {
+    State& s = *TRY(state_->optimized());
+    return protect("profile_devices", s.reproducer(), [&]() -> Result<std::vector<DeviceProfile>> {
+        std::vector<DeviceProfile> all;
+        gather_device_profiles(s.program(), all);
+        return all;
+    });
+}
+
 Result<std::string> Executable::emit(std::string_view what) const {
     State& s = *TRY(state_->optimized());
     return protect("emit", s.reproducer(), [&] { return s.emit(what); });
@@ -197,9 +225,16 @@ Result<std::string> Executable::State::emit(std::string_view what) const {
         if (!stages.empty() || program.kernels.empty()) return print_stages(stages, what);
         return Error(Code::E0501, "the stage \"{}\" was not kept", what).hint("compile with keep_weights");
     }
+    if (what == "device") {
+        std::string text;
+        gather_device_code(program, text);
+        if (!text.empty()) return text;
+        return Error(Code::E0501, "no part of the model runs on another device than {}", codegen.target)
+            .hint("tessera compile --explain says why, if the target computes parts of models");
+    }
     if (what != "graph" && what != "outline")
         return Error(Code::E0501, "there is no stage \"{}\"", what)
-            .hint("the stages are graph, outline, compute, schedule, kernel, llvm, asm and ptx");
+            .hint("the stages are graph, outline, compute, schedule, kernel, llvm, asm, ptx and device");
     if (loaded && !loaded->complete())
         return Error(Code::E0501, "the graph has no weights any more").hint("compile with keep_weights");
     return what == "graph" ? print(*program.graph) : print(*program.graph, {.weights_file = kWeightsLeftOut});

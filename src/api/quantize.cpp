@@ -8,6 +8,7 @@
 #include "base/digest.h"
 #include "base/protect.h"
 #include "graph/graph.h"
+#include "quantize/integer_form.h"
 #include "quantize/quantize_weights.h"
 #include "quantize/write_qdq.h"
 #include "runtime/model_key.h"
@@ -159,6 +160,8 @@ QuantizedLayer described(const PlannedLayer& layer, const QuantizationPlan& plan
 Result<Quantized> quantize_model(const Model& model, const std::optional<Profile>& given,
                                  const QuantizeOptions& options) {
     const auto began = std::chrono::steady_clock::now();
+    if (options.format != "qdq" && options.format != "integer")
+        return Error(Code::E0501, "there is no format \"{}\"", options.format).hint("there are: qdq, integer");
     const Model before = TRY(prepared(model, options.optimize, options.cancel));
     std::optional<Profile> profile = given;
     if (!profile) {
@@ -194,6 +197,7 @@ Result<Quantized> quantize_model(const Model& model, const std::optional<Profile
         layer.weight_bytes = w.weight_bytes;
     }
     if (!options.samples.empty()) TRY(measure(before.graph(), *graph, results, options, report));
+    if (options.format == "integer") TRY(integer_form(*graph));
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     return Quantized{Model(std::move(graph)), std::move(report)};
 }

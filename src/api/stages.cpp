@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "backends/backend.h"
 #include "base/cancel_scope.h"
 #include "base/protect.h"
 #include "base/usable_cores.h"
@@ -54,7 +55,8 @@ std::vector<PassRun> compile_passes(const CompileOptions& options) {
         for (const Pass& p : passes) runs.push_back({p.name, p.purpose});
     };
     if (options.optimize) list(optimizing_passes());
-    list(lowering_passes({}, options.fuse));
+    const auto lower = lower_options(options, Precision::Default, 1);
+    list(lower.ok() ? all_lowering_passes(*lower) : lowering_passes({}, options.fuse));
     return runs;
 }
 
@@ -62,7 +64,7 @@ Result<Model> graph_after(const Model& model, const std::string& pass, const Com
     return protect("graph_after", {.text = [&] { return model.to_text(); }}, [&]() -> Result<Model> {
         const Precision precision = TRY(precision_named(options.precision));
         LowerOptions lower = TRY(lower_options(options, precision, 1));
-        std::vector<Pass> first, then = lowering_passes(lower.machine, lower.fuse);
+        std::vector<Pass> first, then = all_lowering_passes(lower);
         if (options.optimize) first = optimizing_passes();
         std::vector<Pass> all = first;
         all.insert(all.end(), then.begin(), then.end());
@@ -80,7 +82,9 @@ Result<Model> graph_after(const Model& model, const std::string& pass, const Com
 
 Result<LowerOptions> lower_options(const CompileOptions& options, Precision precision, int threads) {
     LowerOptions lower;
-    lower.machine = TRY(describe_target(options.target));
+    lower.offloading = TRY(
+        TRY(find_backend(options.target))->offloading(options.target, {.virtual_threads = options.virtual_threads}));
+    lower.machine = TRY(describe_target(lower.offloading ? "host" : options.target));
     lower.threads = threads;
     lower.fuse = options.fuse;
     lower.strict = precision == Precision::Strict;

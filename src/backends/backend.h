@@ -26,7 +26,8 @@ class Backend {
     // What it has in this machine. Where it has none, `why` is set if it is given.
     virtual std::vector<DeviceInfo> devices(std::string* why) const;
     // Of back ends that compute parts of graphs; the kernels of all else are the host's. Null: its programs are kernels.
-    virtual Result<std::shared_ptr<const Offloading>> offloading(std::string_view target) const;
+    virtual Result<std::shared_ptr<const Offloading>> offloading(std::string_view target,
+                                                                 const OffloadOptions& options = {}) const;
 };
 
 std::span<const Backend* const> backends();  // the host's first
@@ -37,5 +38,6 @@ Result<Device*> device_for(std::string_view target);  // of its back end
 // Those of the list; each stands in a file of its own.
 const Backend& cpu_backend();
 const Backend& cuda_backend();
+const Backend& tessel_backend();
 
 }  // namespace tessera

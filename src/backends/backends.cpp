@@ -7,7 +7,7 @@
 namespace tessera {
 
 std::span<const Backend* const> backends() {
-    static const std::array<const Backend*, 2> kAll{&cpu_backend(), &cuda_backend()};
+    static const std::array<const Backend*, 3> kAll{&cpu_backend(), &cuda_backend(), &tessel_backend()};
     return kAll;
 }
 
@@ -23,7 +23,7 @@ Result<const Backend*> find_backend(std::string_view target) {
 
 Result<Device*> Backend::device(std::string_view) const { return &cpu_device(); }
 std::vector<DeviceInfo> Backend::devices(std::string*) const { return {}; }
-Result<std::shared_ptr<const Offloading>> Backend::offloading(std::string_view) const {
+Result<std::shared_ptr<const Offloading>> Backend::offloading(std::string_view, const OffloadOptions&) const {
     return std::shared_ptr<const Offloading>();
 }
 

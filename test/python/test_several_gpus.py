@@ -186,10 +186,10 @@ for gpu, target in ((0, "sm_90a"), (1, "sm_80"), (0, "sm_90a"), (1, "sm_80")):
 def test_targets_are_listed():
     on_stand_in("""
 found = tessera.devices()
-assert [d.target for d in found] == ["host", "cuda:0", "cuda:1", "cuda:2"]
-assert [d.usable for d in found] == [True, True, True, False], found
+assert [d.target for d in found] == ["host", "cuda:0", "cuda:1", "cuda:2", "tessel"]
+assert [d.usable for d in found] == [True, True, True, False, True], found
 assert "7.5" in found[3].why and found[1].name == "stand-in" and found[1].bytes == 1 << 37
-assert [d.capability for d in found] == [0, 90, 80, 75] and [d.processors for d in found] == [0, 132, 132, 132]
+assert [d.capability for d in found] == [0, 90, 80, 75, 0] and [d.processors for d in found] == [0, 132, 132, 132, 0]
 """, STAND_IN_GPUS="3", STAND_IN_CAPABILITIES="9.0 8.0 7.5")
 
 
@@ -236,7 +236,7 @@ def command(*words, **environment):
 
 def test_the_command_line_names_them(tmp_path):
     listed = json.loads(command("devices", "--json", **TWO).stdout)["devices"]
-    assert [d["target"] for d in listed] == ["host", "cuda:0", "cuda:1"] and listed[2]["code"] == "sm_90a"
+    assert [d["target"] for d in listed] == ["host", "cuda:0", "cuda:1", "tessel"] and listed[2]["code"] == "sm_90a"
     assert "cuda:1   stand-in, 137 GB, 132 SMs, code for sm_90a" in command("devices", **TWO).stdout
     model = tmp_path / "m.tsr"
     model.write_text("graph g(x: f32[8]) {\n  return relu(x)\n}\n")

@@ -21,6 +21,8 @@ constexpr const char* kCompileExamples =
     "  tessera compile model.onnx --check --dim batch=2   compares each step with the reference\n"
     "  tessera compile model.onnx --print-after choose_winograd\n"
     "  tessera compile model.onnx --emit=bundle -o model  code, header and weights for C programs\n"
+    "  tessera compile int8.onnx --target tessel --emit=device  the instructions of an accelerator\n"
+    "  tessera compile int8.onnx --target tessel --explain    what it computes, and why not the rest\n"
     "  tessera compile model.onnx --emit=graph --with-weights -o optimized.tsr\n";
 
 constexpr const char* kStages[] = {"graph", "compute", "schedule", "kernel", "llvm", "asm"};
@@ -67,10 +69,10 @@ constexpr const char* kOtherEndings[] = {".onnx", ".npy", ".pb", ".html", ".json
 
 Status Compile::check_ending() const {
     std::vector<std::string> others(std::begin(kOtherEndings), std::end(kOtherEndings));
-    std::string own = emit == "bundle" ? "" : emit == "ptx" ? ".ptx" : "";
+    std::string own = emit == "ptx" ? ".ptx" : emit == "device" ? ".txt" : "";
     for (size_t i = 0; i < std::size(kStages); ++i) {
         if (emit == kStages[i]) own = kSuffixes[i];
-        if (emit != kStages[i] && emit != "ptx") others.push_back(kSuffixes[i]);
+        if (emit != kStages[i] && emit != "ptx" && emit != "device") others.push_back(kSuffixes[i]);
     }
     const std::string ending = std::filesystem::path(out).extension().string();
     if (std::find(others.begin(), others.end(), ending) == others.end()) return {};
@@ -105,7 +107,7 @@ Status Compile::check_usage() const {
             .hint("leave out --check, --search, --input and --dim, which are for models");
     const auto asked =
         std::find(std::begin(kStages), std::end(kStages), emit == "ptx" ? "asm" : emit) - std::begin(kStages);
-    if (emit == "bundle" || static_cast<size_t>(asked) < first)
+    if (emit == "bundle" || emit == "device" || static_cast<size_t>(asked) < first)
         return Error(Code::E0501, "--emit={} cannot be reached: {} holds {}", emit, path, held)
             .hint("what can be reached: {}", fmt::join(std::begin(kStages) + first, std::end(kStages), ", "));
     return {};
@@ -369,12 +371,13 @@ void add_compile(CLI::App& app, Chosen& chosen) {
         ->option_text("FILE");
     std::vector<std::string> forms(std::begin(kStages), std::end(kStages));
     forms.push_back("ptx");
+    forms.push_back("device");
     forms.push_back("bundle");
     c->add_option(
          "--emit", compile->emit,
          "Print a stage: the optimized graph, the computes, their schedules, the kernels' loop nests, LLVM IR, "
-         "assembly or a GPU's PTX; or write a bundle for C programs")
-        ->option_text("graph|compute|schedule|kernel|llvm|asm|ptx|bundle")
+         "assembly, a GPU's PTX or an accelerator's instructions; or write a bundle for C programs")
+        ->option_text("graph|compute|schedule|kernel|llvm|asm|ptx|device|bundle")
         ->check(CLI::IsMember(forms));
     c->add_option("-o,--output", compile->out, "Where --emit writes (standard output)")->option_text("FILE");
     c->add_option("--name", compile->name, "Prefix of a bundle's functions (the model's name)")->option_text("NAME");

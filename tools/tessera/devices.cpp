@@ -42,7 +42,7 @@ int print_devices(bool json) {
 
 void add_devices(CLI::App& app, Chosen& chosen) {
     auto json = std::make_shared<bool>(false);
-    CLI::App* c = app.add_subcommand("devices", "List the devices that models can run on: the host and its GPUs");
+    CLI::App* c = app.add_subcommand("devices", "List the devices that models can run on: the host, its GPUs, simulated accelerators");
     c->add_flag("--json", *json, "Print JSON");
     c->footer(fmt::format("{}\n{}", kDevicesExamples, kExitStatus));
     c->callback([json, &chosen] { chosen = [json] { return print_devices(*json); }; });

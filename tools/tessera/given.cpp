@@ -1,5 +1,6 @@
 #include "given.h"
 
+#include "backends/backend.h"
 #include "help.h"
 #include "tessera/search.h"
 #include "values.h"
@@ -85,6 +86,15 @@ void CompileFlags::add_options(CLI::App& command) {
         .add_option("--target", options.target, "Target to generate code for (host); tessera compile --help lists them")
         ->option_text("NAME");
     command
+        .add_option("--machine", machine,
+                    "For a target that is an accelerator: the description of another machine than its usual one")
+        ->option_text("FILE.json");
+    command
+        .add_option("--virtual-threads", options.virtual_threads,
+                    "For such a target: tiles in flight; with 1, loads, computes and stores do not overlap (2)")
+        ->option_text("1|2")
+        ->check(CLI::IsMember({1, 2}));
+    command
         .add_option(
             "--precision", options.precision,
             "strict: bitwise independent of the number of threads; fast: allows reduced-precision f32 matrix products")
@@ -150,6 +160,13 @@ Result<CompileOptions> CompileFlags::chosen() const {
     if (no_cache) chosen.cache = "";
     chosen.optimize = !no_optimize;
     chosen.fuse = !no_fuse;
+    if (!machine.empty()) {
+        chosen.target += ":" + machine;
+        if (!find_backend(chosen.target).ok())
+            return Error(Code::E0501, "--machine {}: {} is no target whose machine such a file describes", machine,
+                         options.target)
+                .hint("name an accelerator with --target, and a file that ends in .json");
+    }
     std::vector<std::string> targets = compile_targets();
     if (std::find(targets.begin(), targets.end(), chosen.target.substr(0, chosen.target.find(':'))) ==
         targets.end())

@@ -2,9 +2,11 @@
 #include <cmath>
 #include <limits>
 
+#include "accelerator_profile.h"
 #include "base/output_file.h"
 #include "given.h"
 #include "help.h"
+#include "pages/accelerator_page.h"
 #include "pages/profile_page.h"
 #include "peak.h"
 
@@ -18,6 +20,8 @@ constexpr const char* kProfileExamples =
     "  tessera profile model.onnx --report profile.html  timeline, roofline and graph, in the browser\n"
     "  tessera profile model.onnx --trace trace.json     for chrome://tracing or Perfetto\n"
     "  tessera profile model.onnx --dim batch=8 --json\n"
+    "  tessera profile int8.onnx --target tessel --report profile.html\n"
+    "      cycles of an accelerator: by unit and layer, roofline, timeline of load, compute and store with tokens\n"
     "\n\"of peak\" is the share of the machine's peak arithmetic rate or of its memory bandwidth, whichever\n"
     "is larger for the step. Both peaks are measured before the first profile and raised if a later run\n"
     "exceeds them; on a GPU, they are measured once per device, with large products of each element type\n"
@@ -29,13 +33,16 @@ struct Profile {
     CompileFlags flags;
     int runs = 20;
     size_t rows = 30;
-    bool nodes = false, json = false;
+    bool nodes = false, json = false, latency_hiding = false;
     Progress::Mode progress = Progress::Mode::Auto;
 
     Status operator()() const;
 
   private:
     Status check_usage() const;
+    // Of a target that computes parts of models by its own clock; false: this one does not.
+    Result<bool> profile_accelerator(const Model& model, const Executable& executable, const CompileOptions& chosen,
+                                     std::optional<OutputFile>& page_file) const;
     Result<Measured> measure(const Executable& executable, const NamedData& given, const CompileOptions& chosen) const;
 };
 
@@ -154,6 +161,7 @@ Status Profile::operator()() const {
     if (!trace.empty()) file.emplace(TRY(OutputFile::create(trace)));
     if (!report.empty()) page_file.emplace(TRY(OutputFile::create(report)));
     Executable executable = TRY(compile_with_progress(model, chosen, progress));
+    if (TRY(profile_accelerator(model, executable, chosen, page_file))) return {};
     const Measured m = TRY(measure(executable, given, chosen));
     if (file) {
         TRY(file->write(trace_json(m).dump(-1, ' ', false, Json::error_handler_t::replace)));
@@ -170,6 +178,33 @@ Status Profile::operator()() const {
     if (!trace.empty() && !json) fmt::print("  the trace is in {}\n", escaped(trace));
     if (!report.empty() && !json) fmt::print("  the page is in {}\n", escaped(report));
     return {};
+}
+
+Result<bool> Profile::profile_accelerator(const Model& model, const Executable& executable,
+                                          const CompileOptions& chosen, std::optional<OutputFile>& page_file) const {
+    AcceleratorProfile found{.parts = TRY(executable.profile_devices()), .without = {}};
+    if (found.parts.empty()) return false;
+    if (!trace.empty())
+        return Error(Code::E0501, "--trace is for steps that are measured in seconds")
+            .hint("--report draws the timeline of an accelerator");
+    if (latency_hiding) {
+        CompileOptions one = chosen;
+        one.virtual_threads = 1;
+        found.without = TRY(TRY(compile_with_progress(model, one, progress)).profile_devices());
+    }
+    if (page_file) {
+        TRY(page_file->write(accelerator_page(found, executable, shown_path(path))));
+        TRY(page_file->commit());
+    }
+    if (json) {
+        Json j{{"model", path.empty() ? "resnet50" : path}, {"target", chosen.target}};
+        j.update(accelerator_json(found));
+        print_json(j);
+    } else {
+        print_accelerator(found, shown_path(path), rows);
+    }
+    if (page_file && !json) fmt::print("  the page is in {}\n", escaped(report));
+    return true;
 }
 
 Result<Measured> Profile::measure(const Executable& executable, const NamedData& given,
@@ -213,6 +248,8 @@ void add_profile(CLI::App& app, Chosen& chosen) {
     c->add_flag("--nodes", profile->nodes, "Name the nodes that each step computes");
     c->add_option("--report", profile->report, "Write an HTML page: timeline, roofline, graph and table")
         ->option_text("FILE.html");
+    c->add_flag("--latency-hiding", profile->latency_hiding,
+                "For an accelerator: also show cycles without virtual threads");
     c->add_option("--trace", profile->trace, "Write a Chrome trace")->option_text("FILE.json");
     profile->inputs.add_options(*c);
     profile->flags.add_threads(*c);

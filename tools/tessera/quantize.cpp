@@ -174,6 +174,9 @@ void add_quantize(CLI::App& app, Chosen& chosen) {
         ->option_text("NAME");
     c->add_flag("--bias-correction", o.bias_correction, "Compensate the mean error of rounded weights in the biases");
     c->add_flag("--products", o.products, "Also quantize matrix products of two activations");
+    c->add_option("--format", o.format,
+                  "qdq, or integer: QLinearConv and MatMulInteger, which every runtime computes alike (qdq)")
+        ->option_text("NAME");
     c->add_option("--keep", o.keep, "Patterns of nodes, values or operators that stay in floating point")
         ->option_text("PATTERN ...")
         ->allow_extra_args(false);

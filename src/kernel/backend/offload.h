@@ -4,9 +4,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "rewrite/pass.h"
+#include "tessera/devices.h"
 
 namespace tessera {
 
@@ -15,6 +17,12 @@ class DeviceCode {
   public:
     virtual ~DeviceCode() = default;
     virtual std::string text() const = 0;  // for people
+    virtual std::optional<DeviceProfile> profile() const { return {}; }  // of one run; nothing: the device has none
+};
+
+// What a user may ask of the code of such a device.
+struct OffloadOptions {
+    int virtual_threads = 2;  // tiles in flight; 1: loads, computes and stores do not overlap
 };
 
 // Whether the node is a part that Offloading::take made.

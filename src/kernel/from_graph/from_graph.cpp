@@ -10,23 +10,26 @@
 
 namespace tessera {
 
+std::vector<Pass> all_lowering_passes(const LowerOptions& options) {
+    std::vector<Pass> passes = lowering_passes(options.machine, options.fuse, options.unrolled);
+    // Winograd products are several kernels each, with transforms that take long to compile.
+    if (options.baseline) std::erase_if(passes, [](const Pass& p) { return p.name == "choose_winograd"; });
+    if (!options.offloading) return passes;
+    // It finds quantized layers as such, before passes write them for kernels.
+    const auto first = std::find_if(passes.begin(), passes.end(),
+                                    [](const Pass& p) { return p.phases == std::vector<Phase>{Phase::Tidy}; });
+    auto take = [parts = options.offloading](Graph& g, PassContext& c) { return parts->take(g, c); };
+    passes.insert(first, {"offload", "parts of the graph for another device", take, {Phase::Tidy}});
+    return passes;
+}
+
 Result<std::shared_ptr<Graph>> prepare_graph(const Graph& graph, const LowerOptions& options, PassContext& context) {
     std::shared_ptr<Graph> copy = graph.clone();
     copy->erase_unused();
     copy->sort();
     if (options.strict) context.precision = Precision::Strict;
-    std::vector<Pass> passes = lowering_passes(options.machine, options.fuse, options.unrolled);
-    // Winograd products are several kernels each, with transforms that take long to compile.
-    if (options.baseline) std::erase_if(passes, [](const Pass& p) { return p.name == "choose_winograd"; });
-    if (options.offloading) {
-        // It finds products of bytes as such, and nothing yet that only kernels know.
-        auto after = std::find_if(passes.begin(), passes.end(), [](const Pass& p) { return p.name == "multiply_bytes"; });
-        if (after != passes.end()) ++after;
-        auto take = [parts = options.offloading](Graph& g, PassContext& c) { return parts->take(g, c); };
-        passes.insert(after, {"offload", "parts of the graph for another device", take, {Phase::Tidy}});
-    }
     context.cancel = CancelScope::current();
-    Pipeline pipeline(*copy, std::move(passes), context, options.watch);
+    Pipeline pipeline(*copy, all_lowering_passes(options), context, options.watch);
     for (Phase phase : {Phase::WriteOut, Phase::Tidy}) TRY(pipeline.run_phase(phase));
     return copy;
 }

@@ -26,6 +26,9 @@ struct LowerOptions {
     std::shared_ptr<const Offloading> offloading = {};  // what another device computes; null: nothing
 };
 
+// The passes that the graph goes through first, that for another device among them.
+std::vector<Pass> all_lowering_passes(const LowerOptions& options);
+
 // A copy of the graph after the passes of lowering, from which its kernels are made.
 Result<std::shared_ptr<Graph>> prepare_graph(const Graph& graph, const LowerOptions& options, PassContext& context);
 

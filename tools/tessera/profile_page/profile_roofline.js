@@ -66,7 +66,7 @@ class Roofline {
         const points = [this.at(from, from * bytes), this.at(ridge, flops), this.at(this.xs[1], flops)];
         this.svg.append(drawn("polyline", {points: points.map(p => p.join(",")).join(" "), class: "roof"}));
         this.svg.append(drawn("text", {x: this.box.right - 4, y: points[1][1] - 6, "text-anchor": "end"},
-                              `${withUnit(flops, ["", "k", "M", "G", "T", "P"].map(u => u + "FLOP/s"))} on ${shown.plural(data.peak.threads, "thread")}`));
+                              `${withUnit(flops, ["", "k", "M", "G", "T", "P"].map(u => u + "FLOP/s"))} on ${data.peak.where || shown.plural(data.peak.threads, "thread")}`));
         const [x, y] = points[0], slope = Math.atan2(points[1][1] - y, points[1][0] - x) * 180 / Math.PI;
         if (points[1][0] - x > 90)
             this.svg.append(drawn("text", {x: x + 12, y: y - 8, transform: `rotate(${slope} ${x} ${y})`}, withUnit(bytes, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"])));

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "kernel/accelerator/compile/scalar_host.h"
 #include "kernel/accelerator/compile/write_layers.h"
 
 namespace tessera::accelerator {
@@ -100,6 +101,7 @@ Result<CompiledNetwork> compile_network(Network network, const Machine& machine,
         about.plan = written.plan;
         about.matrix_rows = written.matrix_rows;
         about.end = writer.program().size();
+        about.scalar_cycles = scalar_cycles(layer, network);
         if (auto* conv = std::get_if<Conv>(&layer.work)) {
             about.macs = macs(*conv, network.values[size_t(conv->output)]);
             about.least_bytes += conv->weights.elements();

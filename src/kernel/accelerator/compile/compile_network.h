@@ -11,6 +11,7 @@ struct CompiledLayer {
     size_t first = 0, end = 0;          // instructions
     int64_t macs = 0, matrix_rows = 0;  // multiply-accumulates that the layer needs; rows of the matrix unit
     int64_t least_bytes = 0;            // values and weights, each once
+    int64_t scalar_cycles = 0;          // of a host without the accelerator (scalar_host.h)
 };
 
 struct CompiledNetwork {
