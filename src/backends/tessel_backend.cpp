@@ -44,7 +44,7 @@ class TesselBackend : public Backend {
     }
     Result<std::shared_ptr<const Offloading>> offloading(std::string_view target,
                                                          const OffloadOptions& options) const override {
-        accelerator::Machine machine;
+        accelerator::Machine machine{.name = std::string(kName)};
         if (const std::string file(description(target)); !file.empty()) machine = TRY(accelerator::load_machine(file));
         return std::make_shared<const TesselOffloading>(std::move(machine), options);
     }

@@ -30,6 +30,17 @@ class IntegerForm {
         auto bias = match_bias(v, x_scale, w);
         return bias ? b_.constant(std::move(*bias)) : nullptr;
     }
+    // A node under the name of the one that it replaces.
+    Value* instead(const Node& of, std::string_view op, std::vector<Value*> inputs, AttrMap attrs = {}) {
+        if (b_.failed()) return nullptr;
+        auto made = graph_.add({.op = find_op(op),
+                                .inputs = std::move(inputs),
+                                .attrs = std::move(attrs),
+                                .name = of.name().empty() ? of.output()->name() : of.name()});
+        if (made.ok()) return (*made)->output();
+        b_.fail(std::move(made.error()));
+        return nullptr;
+    }
     Value* scale(float s) { return b_.constant(Tensor::scalar(s)); }
     Value* zero(const ByteQuantization& s) {
         auto t = Tensor::zeros(s.dtype, {});
@@ -70,16 +81,16 @@ class IntegerForm {
             if (auto found = node.attrs().find(name); found != node.attrs().end()) attrs.insert(*found);
         const auto channels = int64_t(w->scales.size());
         Value* w_scale = channels > 1 ? b_.constant(Tensor::of({channels}, w->scales)) : scale(w->scales[0]);
-        return b_.op("qlinear_conv",
-                     {x->bytes, scale(x->by.scale), zero(x->by), w->bytes, w_scale, zero({1, 0, DType::i8}),
-                      scale(by.scale), zero(by), bias},
-                     std::move(attrs));
+        return instead(node, "qlinear_conv",
+                       {x->bytes, scale(x->by.scale), zero(x->by), w->bytes, w_scale, zero({1, 0, DType::i8}),
+                        scale(by.scale), zero(by), bias},
+                       std::move(attrs));
     }
 
     Value* pool(const Node& node, const ByteQuantization& by) {
         const auto x = match_dequantized(node.input(0));
         if (!x || !(x->by == by) || node.output_count() != 1) return nullptr;
-        return b_.op("max_pool", {x->bytes}, node.attrs());
+        return instead(node, "max_pool", {x->bytes}, node.attrs());
     }
 
     // Sums in integers, the bias among them; their scale in floating point.
@@ -95,7 +106,7 @@ class IntegerForm {
         Value* bias = nullptr;
         if (node.input(2) && !(bias = bias_of(node.input(2), x->by.scale, *w))) return;
         Value* right = transposed ? b_.transpose(w->bytes, {1, 0}) : w->bytes;
-        Value* sum = b_.op("matmul_integer", {x->bytes, right, zero(x->by)});
+        Value* sum = instead(node, "matmul_integer", {x->bytes, right, zero(x->by)});
         if (bias) sum = b_.add(sum, bias);
         std::vector<float> scales = w->scales;
         for (float& s : scales) s *= x->by.scale;

@@ -135,8 +135,11 @@ Result<bool> leave_rescaling(Graph& graph) {
         std::vector<float> factors;
         for (float s : scales) factors.push_back(in * s / out);
         const auto channels = int64_t(factors.size());
-        Value* sum =
-            b.op("conv_integer", {node->input(0), node->input(3), node->input(2), node->input(5)}, node->attrs());
+        Node* product = TRY(graph.add({.op = find_op("conv_integer"),
+                                       .inputs = {node->input(0), node->input(3), node->input(2), node->input(5)},
+                                       .attrs = node->attrs(),
+                                       .name = node->name()}));
+        Value* sum = product->output();
         if (Value* bias = node->input(8)) {
             if (!bias->is_constant()) continue;
             const int64_t count = bias->tensor()->elements();
