@@ -8,6 +8,17 @@
 namespace tessera {
 namespace {
 
+// A matrix of bytes with rows and columns exchanged.
+Result<Tensor> exchanged(const Tensor& w) {
+    const int64_t rows = w.size(0), columns = w.size(1);
+    Tensor made = TRY(Tensor::zeros(DType::i8, {columns, rows}));
+    const auto from = w.as<int8_t>();
+    const auto to = made.mutable_as<int8_t>();
+    for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = 0; c < columns; ++c) to[size_t(c * rows + r)] = from[size_t(r * columns + c)];
+    return made;
+}
+
 class IntegerForm {
   public:
     explicit IntegerForm(Graph& graph) : graph_(graph), b_(graph, "integer_form") {}
@@ -105,7 +116,12 @@ class IntegerForm {
         if (!x || !w) return;
         Value* bias = nullptr;
         if (node.input(2) && !(bias = bias_of(node.input(2), x->by.scale, *w))) return;
-        Value* right = transposed ? b_.transpose(w->bytes, {1, 0}) : w->bytes;
+        Value* right = w->bytes;
+        if (transposed) {
+            auto turned = exchanged(*w->bytes->tensor());
+            if (!turned.ok()) return b_.fail(std::move(turned.error()));
+            right = graph_.constant(std::move(*turned), w->bytes->name() + "_transposed");
+        }
         Value* sum = instead(node, "matmul_integer", {x->bytes, right, zero(x->by)});
         if (bias) sum = b_.add(sum, bias);
         std::vector<float> scales = w->scales;

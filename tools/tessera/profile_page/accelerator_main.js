@@ -19,10 +19,11 @@ function unitBars(place) {
     const width = 520, left = 76, row = 24;
     const svg = drawn("svg", {width, height: row * (data.units.length + 1) + 8, role: "img", "aria-label": "Cycles by unit"});
     data.units.forEach((unit, k) => {
-        let x = left;
+        let x = left;  // a unit moves rows of one instruction while it waits with the next: more than all cycles
+        const whole = Math.max(unit.cycles, kinds.reduce((sum, [kind]) => sum + unit[kind], 0), 1);
         svg.append(drawn("text", {x: 0, y: row * k + 15, class: "quiet"}, unit.name));
         for (const [kind, style] of kinds) {
-            const part = Math.max(0, unit[kind]) / Math.max(unit.cycles, 1) * (width - left - 60);
+            const part = Math.max(0, unit[kind]) / whole * (width - left - 60);
             const rect = drawn("rect", {x, y: row * k + 3, width: part, height: row - 7, class: style});
             rect.append(drawn("title", {}, `${unit.part}: ${unit.name}, ${kind} ${shown.percent(unit[kind] / Math.max(unit.cycles, 1))}`));
             svg.append(rect);
