@@ -66,11 +66,11 @@ TEST(CheckProgram, FindsEveryRemovedToken) {
         const RandomProgram made = random_program(machine, seed);
         const ProgramCheck whole = check(made.program, made.memory);
         ASSERT_TRUE(whole.ok()) << whole.to_string();
-        const Places places = all_accesses(machine, made.program, made.memory);
-        ASSERT_TRUE(everything_ordered(made.program, places, order_without(made.program, whole.tokens, ~size_t(0))));
+        const Conflicts conflicts = all_conflicts(machine, made.program, made.memory);
+        ASSERT_TRUE(everything_ordered(conflicts, order_without(made.program, whole.tokens, ~size_t(0))));
         for (size_t t = 0; t < whole.tokens.size(); ++t) {
             const TokenPair& token = whole.tokens[t];
-            EXPECT_FALSE(everything_ordered(made.program, places, order_without(made.program, whole.tokens, t)))
+            EXPECT_FALSE(everything_ordered(conflicts, order_without(made.program, whole.tokens, t)))
                 << "token " << token.push << " to " << token.pop << " is redundant";
             EXPECT_FALSE(check(without(made.program, token), made.memory).ok())
                 << "token " << token.push << " to " << token.pop << " is not missed";

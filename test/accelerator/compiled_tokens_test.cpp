@@ -51,9 +51,8 @@ void check_tokens(const Machine& machine, RandomGraph& r, int contexts, Removed&
             continue;
         }
         ++removed.redundant;
-        EXPECT_TRUE(of_barrier(program, t) &&
-                    everything_ordered(program, all_accesses(machine, program, compiled->image),
-                                       order_without(program, whole->tokens, n)))
+        EXPECT_TRUE(of_barrier(program, t) && everything_ordered(all_conflicts(machine, program, compiled->image),
+                                                                 order_without(program, whole->tokens, n)))
             << "token " << t.push << " (" << to_string(program[t.push]) << ") to " << t.pop << " ("
             << to_string(program[t.pop]) << ") of " << program.size() << " instructions";
     }

@@ -1,10 +1,19 @@
 #include "accelerator/token_order.h"
 
+#include <algorithm>
+#include <map>
+
 #include "kernel/accelerator/accesses.h"
 
 namespace tessera::accelerator_test {
 
 using namespace accelerator;
+
+namespace {
+
+using Access = std::pair<size_t, bool>;  // instruction, whether it writes
+// By scratchpad and row, or 4 and byte of memory.
+using Places = std::map<std::pair<int, int64_t>, std::vector<Access>>;
 
 Places all_accesses(const Machine& m, const std::vector<Instruction>& program, const std::vector<uint8_t>& memory) {
     Places places;
@@ -49,6 +58,23 @@ Places all_accesses(const Machine& m, const std::vector<Instruction>& program, c
     return places;
 }
 
+}  // namespace
+
+Conflicts all_conflicts(const Machine& machine, const std::vector<Instruction>& program,
+                        const std::vector<uint8_t>& memory) {
+    std::set<std::vector<Access>> lists;  // most places share theirs with others
+    for (auto& [place, list] : all_accesses(machine, program, memory)) lists.insert(list);
+    Conflicts conflicts;
+    for (const std::vector<Access>& list : lists)
+        for (size_t a = 0; a < list.size(); ++a)
+            for (size_t b = a + 1; b < list.size(); ++b) {
+                const auto [i, i_writes] = list[a];
+                const auto [j, j_writes] = list[b];
+                if (program[i].unit() != program[j].unit() && (i_writes || j_writes)) conflicts.emplace(i, j);
+            }
+    return conflicts;
+}
+
 std::vector<std::vector<bool>> order_without(const std::vector<Instruction>& program,
                                              const std::vector<TokenPair>& tokens, size_t removed) {
     const size_t n = program.size();
@@ -77,17 +103,9 @@ std::vector<std::vector<bool>> order_without(const std::vector<Instruction>& pro
     return reached;
 }
 
-bool everything_ordered(const std::vector<Instruction>& program, const Places& places,
-                        const std::vector<std::vector<bool>>& before) {
-    for (const auto& [place, list] : places)
-        for (size_t a = 0; a < list.size(); ++a)
-            for (size_t b = a + 1; b < list.size(); ++b) {
-                const auto [i, i_writes] = list[a];
-                const auto [j, j_writes] = list[b];
-                if (i == j || program[i].unit() == program[j].unit() || !(i_writes || j_writes)) continue;
-                if (!before[i][j] && !before[j][i]) return false;
-            }
-    return true;
+bool everything_ordered(const Conflicts& conflicts, const std::vector<std::vector<bool>>& before) {
+    return std::all_of(conflicts.begin(), conflicts.end(),
+                       [&](const auto& c) { return before[c.first][c.second] || before[c.second][c.first]; });
 }
 
 }  // namespace tessera::accelerator_test

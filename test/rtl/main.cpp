@@ -1,5 +1,6 @@
 // The accelerator's RTL beside its model.
 //   tessel-rtl random SEED COUNT             random programs: the same memory, cycles within 5 %
+//   tessel-rtl tokens SEED COUNT             removes each token of random programs: the checker refuses what is left
 //   tessel-rtl layers [PART]                 compiled layers of ResNet-18 and MobileNet-v1, the same; images have
 //                                            1/PART of each side's pixels
 //   tessel-rtl file PROGRAM                  a program in text form on random memory, the same
@@ -13,6 +14,7 @@
 #include <iterator>
 #include <string>
 
+#include "accelerator/remove_token.h"
 #include "base/random.h"
 #include "rtl/compare.h"
 #include "rtl/layers.h"
@@ -40,6 +42,34 @@ int run_random(const Machine& machine, uint64_t seed, uint64_t count) {
         "{} random programs from seed {}: {} wrong; cycles equal in {}, within 1 % in {}, worst {:.2f} %; {} cycles\n",
         count, seed, wrong, exact, within_1, 100 * worst, cycles);
     return wrong != 0;
+}
+
+int remove_tokens(const Machine& machine, uint64_t seed, uint64_t count) {
+    using namespace accelerator_test;
+    uint64_t removed = 0, missed = 0;
+    for (uint64_t s = seed; s < seed + count; ++s) {
+        const RandomProgram made = random_program(machine, s);
+        const auto refused = [&](const Program& program) {
+            auto checked = check_program(machine, program, made.memory);
+            return checked && !checked->ok();
+        };
+        auto whole = check_program(machine, made.program, made.memory);
+        if (!whole || !whole->ok()) {
+            fmt::print("seed {}: {}\n", s, whole ? whole->to_string() : whole.error().to_string());
+            return 1;
+        }
+        for (const TokenPair& t : whole->tokens) {
+            ++removed;
+            if (refused(without(made.program, t)) && refused(without_push(made.program, t)) &&
+                refused(without_pop(made.program, t)))
+                continue;
+            fmt::print("seed {}: the checker does not miss the token from {} to {}\n", s, t.push, t.pop);
+            ++missed;
+        }
+    }
+    fmt::print("{} random programs from seed {}: {} tokens removed, {} of them not missed\n", count, seed, removed,
+               missed);
+    return missed != 0;
 }
 
 int run_file(const Machine& machine, const std::string& path) {
@@ -89,11 +119,13 @@ int main(int argc, char** argv) {
     const std::string command = argc > 1 ? argv[1] : "";
     const auto number = [&](int i) { return std::strtoull(argv[i], nullptr, 10); };
     if (command == "random" && argc == 4) return run_random(*machine, number(2), number(3));
+    if (command == "tokens" && argc == 4) return remove_tokens(*machine, number(2), number(3));
     if (command == "layers" && (argc == 2 || argc == 3))
         return compare_layers(*machine, argc == 3 ? std::max(1, int(number(2))) : 1) != 0;
     if (command == "file" && argc == 3) return run_file(*machine, argv[2]);
     if (command == "run" && argc == 5) return run_image(*machine, argv[2], uint32_t(number(3)), argv[4]);
     fmt::print(stderr,
-               "usage: tessel-rtl random SEED COUNT | layers [PART] | file PROGRAM | run IMAGE ADDRESS OUTPUT\n");
+               "usage: tessel-rtl random SEED COUNT | tokens SEED COUNT | layers [PART] | file PROGRAM | run IMAGE "
+               "ADDRESS OUTPUT\n");
     return 2;
 }
