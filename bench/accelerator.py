@@ -42,8 +42,9 @@ def network(args, name, folder):
     data = images(4, args.size)
     np.save(folder / "data.npy", data)
     np.save(folder / "image.npy", data[:1])
+    run(args, "calibrate", model, "--data", folder / "data.npy", "-o", folder / "profile.json")
     for kind in ("qdq", "integer"):
-        run(args, "quantize", model, "--data", folder / "data.npy", "--format", kind, "-o", folder / f"{name}.{kind}.onnx")
+        run(args, "quantize", model, "--profile", folder / "profile.json", "--format", kind, "-o", folder / f"{name}.{kind}.onnx")
     qdq, integer = folder / f"{name}.qdq.onnx", folder / f"{name}.integer.onnx"
     target = ["--target", "tessel", *(["--machine", args.machine] if args.machine else [])]
     want, got = scores(args, folder, integer), scores(args, folder, qdq, *target)
