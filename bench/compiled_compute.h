@@ -130,7 +130,7 @@ class Compiled {
   public:
     Compiled(const Compute& compute, int threads, std::vector<float*> params)
         : stream_(ok(cpu_device().make_stream(threads))) {
-        ScheduleOptions options;
+        CpuScheduleOptions options;
         options.machine = ok(describe_target("host"));
         options.threads = threads;
         Schedule schedule = ok(default_schedule(compute, options));

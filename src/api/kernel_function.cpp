@@ -212,7 +212,7 @@ Result<KernelSchedule> KernelSchedule::automatic(std::string_view compute, int t
     return protect("schedule", {.name = "compute.tsc", .text = [&] { return std::string(compute); }},
                    [&]() -> Result<KernelSchedule> {
                        Compute checked = TRY(checked_compute(compute));
-                       ScheduleOptions options;
+                       CpuScheduleOptions options;
                        options.machine = TRY(describe_target("host"));
                        options.threads = threads > 0 ? threads : usable_cores();
                        std::vector<Buffer> parameters = checked.buffers;

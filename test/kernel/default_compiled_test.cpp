@@ -52,7 +52,7 @@ void check(const Compute& compute, const SymbolValues& symbols = {}) {
     ASSERT_TRUE(machine.ok());
     for (int threads : {1, 2}) {
         SCOPED_TRACE(fmt::format("{} threads, {}", threads, compute.name));
-        auto schedule = default_schedule(compute, {*machine, threads});
+        auto schedule = default_schedule(compute, {{*machine, threads}});
         ASSERT_TRUE(schedule.ok()) << schedule.error().to_string();
         auto lowered = lower(*schedule);
         ASSERT_TRUE(lowered.ok()) << lowered.error().to_string();

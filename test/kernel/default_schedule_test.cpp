@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "kernel/cpu/contraction.h"
+#include "kernel/cpu/contraction_tiles.h"
 #include "kernel/run_sample.h"
 
 namespace tessera::default_schedule_test {
@@ -53,7 +53,7 @@ size_t check_on(const std::vector<Processor>& all, const std::vector<int>& numbe
         for (const Processor& p : all) {
             for (int threads : numbers_of_threads) {
                 SCOPED_TRACE(fmt::format("{}, {} threads, {}", p.name, threads, compute.name));
-                ScheduleOptions options{p.machine, threads};
+                CpuScheduleOptions options{{p.machine, threads}};
                 auto schedule = default_schedule(compute, options);
                 ASSERT_TRUE(schedule.ok()) << schedule.error().to_string() << "\n" << to_string(compute);
                 auto lowered = lower(*schedule);
@@ -94,7 +94,7 @@ TEST(DefaultSchedule, Products) {
 TEST(DefaultSchedule, LongSumsAreAddedUpInParts) {
     for (int64_t k : {193, 997, 1152, 2051}) check(matmul(40, 72, k, true));
     for (const Processor& p : processors()) {
-        auto s = default_schedule(matmul(40, 72, 1152, true), {.machine = p.machine, .threads = 1});
+        auto s = default_schedule(matmul(40, 72, 1152, true), {{.machine = p.machine, .threads = 1}});
         ASSERT_TRUE(s.ok());
         const int64_t longest = p.machine.load_broadcast ? 384 : 192;
         for (const Stage& stage : s->compute().stages)
@@ -111,7 +111,7 @@ TEST(DefaultSchedule, NoLoopsInsideARegisterTile) {
         if (p.machine.vector_bytes == 64) p.machine.l1_bytes = 48 << 10, p.machine.l2_bytes = 2 << 20;
         for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{
                  {160, 512, 128}, {160, 512, 1152}, {160, 512, 4608}, {128, 768, 3072}, {2048, 2048, 2048}}) {
-            auto s = default_schedule(matmul(m, n, k, true), {.machine = p.machine, .threads = 1});
+            auto s = default_schedule(matmul(m, n, k, true), {{.machine = p.machine, .threads = 1}});
             ASSERT_TRUE(s.ok());
             auto lowered = lower(*s);
             ASSERT_TRUE(lowered.ok());
@@ -170,7 +170,8 @@ TEST(DefaultSchedule, NoLoopsAroundOneOfABatchOfSymbolicSize) {
 TEST(DefaultSchedule, ShortSumsAreNotFilledUp) {
     for (int64_t k : {2, 8, 17, 30}) {
         check(matmul(50, 40, k, true));
-        auto schedule = default_schedule(matmul(512, 304, k, true), {.machine = processors()[1].machine, .threads = 1});
+        auto schedule =
+            default_schedule(matmul(512, 304, k, true), {{.machine = processors()[1].machine, .threads = 1}});
         ASSERT_TRUE(schedule.ok());
         const bool filled = schedule->print_trace().find(", 16)\ntransform_layout") != std::string::npos;
         EXPECT_EQ(filled, k == 30) << schedule->print_trace();
@@ -186,7 +187,7 @@ TEST(DefaultSchedule, FewColumnsReadRowsWhereTheyLie) {
         }
     check(linear(45, 16, 70));
     for (const Processor& p : processors()) {
-        auto schedule = default_schedule(matmul(542, 16, 1874, true), {.machine = p.machine, .threads = 1});
+        auto schedule = default_schedule(matmul(542, 16, 1874, true), {{.machine = p.machine, .threads = 1}});
         ASSERT_TRUE(schedule.ok());
         const std::string trace = schedule->print_trace();
         EXPECT_EQ(trace.find("transform_layout(c_a") == std::string::npos, p.machine.load_broadcast) << p.name << trace;
@@ -242,7 +243,7 @@ TEST(DefaultSchedule, ConvolutionsOfPlanes) {
     for (const Processor& p : processors()) {
         const Compute compute =
             conv({.n = 1, .h = 8, .w = 160, .c = 3, .filters = 48, .kernel = 3, .pad = 1, .planes = true});
-        auto schedule = default_schedule(compute, {.machine = p.machine, .threads = 1});
+        auto schedule = default_schedule(compute, {{.machine = p.machine, .threads = 1}});
         ASSERT_TRUE(schedule.ok());
         const bool packs = schedule->print_trace().find("conv_a = reindex") != std::string::npos;
         EXPECT_EQ(packs, !p.machine.load_broadcast) << p.name;
@@ -256,7 +257,7 @@ Compute parsed(const std::string& text) {
 }
 
 std::string trace_on(const Machine& machine, const Compute& compute) {
-    auto schedule = default_schedule(compute, {.machine = machine, .threads = 1});
+    auto schedule = default_schedule(compute, {{.machine = machine, .threads = 1}});
     EXPECT_TRUE(schedule.ok());
     return schedule.ok() ? schedule->print_trace() : "";
 }
@@ -451,7 +452,7 @@ TEST(DefaultSchedule, ReciprocalsOfRows) {
             "  y for i < 3, j < 40: y[i, j] = e[i, j] / s[i] + x[i, j] / d[i]\n}\n");
     };
     auto products = [](const Compute& compute) {
-        auto schedule = default_schedule(compute, {.machine = processors()[0].machine, .threads = 1});
+        auto schedule = default_schedule(compute, {{.machine = processors()[0].machine, .threads = 1}});
         EXPECT_TRUE(schedule.ok());
         const std::string text = to_string(schedule->start());
         return std::pair{text.find("1.0 / s[") != std::string::npos, text.find("1.0 / d[") != std::string::npos};
@@ -461,7 +462,7 @@ TEST(DefaultSchedule, ReciprocalsOfRows) {
     EXPECT_EQ(products(rows("s[i] * s[i]", "x")), std::pair(true, false));
     EXPECT_EQ(products(rows("s[i] * s[i]", "z")), std::pair(false, false));  // less the largest of another
     auto strict =
-        default_schedule(rows("sqrt(s[i])", "x"), {.machine = processors()[0].machine, .threads = 1, .strict = true});
+        default_schedule(rows("sqrt(s[i])", "x"), {{.machine = processors()[0].machine, .threads = 1, .strict = true}});
     ASSERT_TRUE(strict.ok());
     EXPECT_EQ(to_string(strict->start()).find("1.0 / "), std::string::npos);
 }
@@ -478,7 +479,7 @@ TEST(DefaultSchedule, ExponentsAreBounded) {
             of + "[i, j] - " + largest + ")\n}\n");
     };
     auto bounded = [](const Compute& compute) {
-        auto schedule = default_schedule(compute, {.machine = processors()[0].machine, .threads = 1});
+        auto schedule = default_schedule(compute, {{.machine = processors()[0].machine, .threads = 1}});
         EXPECT_TRUE(schedule.ok());
         return to_string(schedule->start()).find("exp(min(") != std::string::npos;
     };
@@ -501,7 +502,7 @@ TEST(DefaultSchedule, LargeMaximaSlideOverACopy) {
         "-inf) over p < 31, q < 13\n}\n");
     ASSERT_TRUE(large.ok()) << large.error().to_string();
     check(*large);
-    auto schedule = default_schedule(*large, {.machine = processors()[1].machine, .threads = 1});
+    auto schedule = default_schedule(*large, {{.machine = processors()[1].machine, .threads = 1}});
     ASSERT_TRUE(schedule.ok());
     EXPECT_EQ(schedule->print_trace().find("rfactor"), std::string::npos) << schedule->print_trace();
 }
@@ -511,7 +512,8 @@ TEST(DefaultSchedule, PoolsReadWholeRows) {
     Machine machine = processors()[1].machine;
     machine.l1_bytes = 48 << 10;
     for (auto [kernel, stride] : {std::pair{2, 2}, {3, 3}, {3, 2}}) {
-        auto schedule = default_schedule(max_pool(60, 162, 48, kernel, stride, 0), {.machine = machine, .threads = 1});
+        auto schedule =
+            default_schedule(max_pool(60, 162, 48, kernel, stride, 0), {{.machine = machine, .threads = 1}});
         ASSERT_TRUE(schedule.ok());
         std::vector<std::string> names;
         for (const Loop& loop : schedule->loops("out_out"))
@@ -548,7 +550,7 @@ TEST(DefaultSchedule, GroupedConvolutionsPackNothing) {
     for (const Processor& p : processors())
         for (int64_t c : {4, 8, 16}) {
             Compute compute = grouped_conv({.n = 1, .h = 14, .w = 14, .c = c, .filters = c, .kernel = 3, .pad = 1}, 32);
-            auto schedule = default_schedule(compute, {.machine = p.machine, .threads = 1});
+            auto schedule = default_schedule(compute, {{.machine = p.machine, .threads = 1}});
             ASSERT_TRUE(schedule.ok());
             auto lowered = lower(*schedule);
             ASSERT_TRUE(lowered.ok());
@@ -592,7 +594,7 @@ TEST(DefaultSchedule, ManyThreadsPackRowsOnce) {
 
 TEST(DefaultSchedule, WindowsHaveOneBodyForAllRows) {
     for (bool swish : {false, true}) {
-        auto schedule = default_schedule(depthwise(56, 56, 32, 3, 1, 1, swish), {.machine = {}, .threads = 1});
+        auto schedule = default_schedule(depthwise(56, 56, 32, 3, 1, 1, swish), {{.machine = {}, .threads = 1}});
         ASSERT_TRUE(schedule.ok());
         auto lowered = lower(*schedule);
         ASSERT_TRUE(lowered.ok());

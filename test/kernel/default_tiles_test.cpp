@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "kernel/cpu/contraction.h"
+#include "kernel/cpu/contraction_tiles.h"
 #include "kernel/sample_computes.h"
 
 namespace tessera::default_tiles_test {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernel/gpu/attention/attention_score.h"
+#include "kernel/analyse/attention_score.h"
 #include "kernel/lower_text.h"
 #include "llvm/compile_kernels.h"
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernel/cpu/contraction.h"
+#include "kernel/cpu/contraction_tiles.h"
 #include "kernel/run_sample.h"
 
 namespace tessera::lower_variants_test {

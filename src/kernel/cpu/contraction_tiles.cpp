@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernel/cpu/contraction.h"
+#include "kernel/cpu/contraction_tiles.h"
 #include "kernel/ir/intrinsic.h"
 
 namespace tessera {

@@ -5,186 +5,17 @@
 #include <set>
 
 #include "base/check.h"
-#include "kernel/cpu/known_bounds.h"
+#include "kernel/analyse/inline_maps.h"
+#include "kernel/analyse/known_bounds.h"
 #include "kernel/cpu/padding.h"
 #include "kernel/cpu/places.h"
 #include "kernel/cpu/schedule_kinds.h"
 #include "kernel/cpu/words.h"
 
 namespace tessera {
-
-const Stage& find_stage(const Schedule& s, std::string_view name) {
-    for (const Stage& stage : s.compute().stages)
-        if (stage.name == name) return stage;
-    CHECK(false);
-    return s.compute().stages[0];
-}
-
-const Stage* writer_of(const Schedule& s, int buffer) {
-    for (const Stage& stage : s.compute().stages)
-        if (stage.buffer == buffer) return &stage;
-    return nullptr;
-}
-
-std::vector<Expr> loads_of(const Stage& stage, int buffer) {
-    std::vector<Expr> loads;
-    visit(stage.value, [&](const Expr& x) {
-        if (x.is(ExprKind::Load) && (buffer < 0 || x.node().slot == buffer)) loads.push_back(x);
-    });
-    return loads;
-}
-
-std::vector<std::string> readers_of(const Schedule& s, int buffer) {
-    std::vector<std::string> names;
-    for (const Stage& stage : s.compute().stages)
-        if (!loads_of(stage, buffer).empty()) names.push_back(stage.name);
-    return names;
-}
-
-const ReduceAxis* last_larger_axis(const Stage& stage) {
-    for (auto a = stage.axes.rbegin(); a != stage.axes.rend(); ++a)
-        if (!a->extent.is_int(1)) return &*a;
-    return nullptr;
-}
-
-std::optional<std::vector<std::vector<int>>> matching_groups(const Stage& out, const Stage& producer,
-                                                             const std::vector<std::vector<int>>& groups) {
-    std::optional<Expr> read;
-    bool one = true;
-    visit(out.value, [&](const Expr& x) {
-        if (!x.is(ExprKind::Load) || x.node().slot != producer.buffer) return;
-        one &= !read || *read == x;
-        read = x;
-    });
-    if (!read || !one) return std::nullopt;
-    std::vector<std::vector<int>> result;
-    size_t placed = 0;
-    for (const auto& group : groups) {
-        // The index of the group's merged axis, over the axes of `out`.
-        Expr index = 0, extent = 1;
-        for (int i : group) {
-            index = index * producer.axes[size_t(i)].extent + read->arg(size_t(i));
-            extent = extent * producer.axes[size_t(i)].extent;
-        }
-        std::vector<int> mine;
-        Expr covered = 1;
-        for (int i = int(out.axes.size()) - 1; i >= 0; --i) {
-            if (depends_on(index, out.axes[size_t(i)].var)) mine.insert(mine.begin(), i);
-        }
-        // Axes of one element that nobody reads along are given to a group without axes below, or to the first; others
-        // stand anywhere.
-        std::vector<int> ordered;
-        std::vector<int> left = mine;
-        while (!left.empty()) {
-            auto next = std::find_if(left.rbegin(), left.rend(), [&](int i) {
-                auto step = step_of(index, out.axes[size_t(i)].var);
-                return out.axes[size_t(i)].extent.is_int(1) || (step && *step == covered);
-            });
-            if (next == left.rend()) return std::nullopt;
-            covered = covered * out.axes[size_t(*next)].extent;
-            ordered.insert(ordered.begin(), *next);
-            left.erase(std::next(next).base());
-        }
-        if (covered != extent) return std::nullopt;
-        placed += ordered.size();
-        result.push_back(ordered);
-    }
-    for (size_t i = 0; i < out.axes.size(); ++i) {
-        bool found = false;
-        for (const auto& g : result) found |= std::count(g.begin(), g.end(), int(i)) > 0;
-        if (found) continue;
-        if (!out.axes[i].extent.is_int(1)) return std::nullopt;
-        auto none = std::find_if(result.begin(), result.end(), [](const auto& g) { return g.empty(); });
-        std::vector<int>& group = none == result.end() ? result[0] : *none;
-        group.insert(group.begin(), int(i));
-        ++placed;
-    }
-    if (placed != out.axes.size()) return std::nullopt;
-    if (std::any_of(result.begin(), result.end(), [](const auto& g) { return g.empty(); })) return std::nullopt;
-    return result;
-}
-
 namespace {
 
 bool is_param(const Schedule& s, int buffer) { return size_t(buffer) < s.compute().params; }
-
-}  // namespace
-
-bool used_beside_loads(const Expr& value, const Expr& var) {
-    std::set<const ExprNode*> seen;
-    std::function<bool(const Expr&)> used = [&](const Expr& e) {
-        if (e == var) return true;
-        if (e.is(ExprKind::Load) || !seen.insert(&e.node()).second) return false;
-        return std::any_of(e.args().begin(), e.args().end(), used);
-    };
-    return used(value);
-}
-
-bool is_costly(const Expr& value) {
-    bool costly = false;
-    visit(value, [&](const Expr& x) {
-        if (x.is(ExprKind::Pow) || x.is(ExprKind::Rem) || x.is(ExprKind::Mod)) costly |= is_float(x.dtype());
-        if (!x.is(ExprKind::Call)) return;
-        Fn f = x.node().fn;
-        costly |= f != Fn::Abs && f != Fn::Sign && f != Fn::Floor && f != Fn::Ceil && f != Fn::Round &&
-                  f != Fn::Trunc && f != Fn::IsNan && f != Fn::IsInf;
-    });
-    return costly;
-}
-
-namespace {
-
-// Elements are picked by quotients that no loop takes apart, or by floats.
-bool picks_by_quotients(const Expr& value) {
-    constexpr int64_t kMostPhases = 10;
-    bool found = false;
-    visit(value, [&](const Expr& x) {
-        if (x.is(ExprKind::Cast) && x.dtype() == DType::i64) found |= is_float(x.arg(0).dtype());
-        if (!x.is(ExprKind::FloorDiv) || x.arg(1).as_int().value_or(0) <= kMostPhases) return;
-        const int64_t divisor = *x.arg(1).as_int();
-        for (const Expr& term : x.arg(0).is(ExprKind::Add) ? x.arg(0).args() : std::vector<Expr>{x.arg(0)}) {
-            const int64_t c = term.is(ExprKind::Mul) ? term.arg(0).as_int().value_or(1) : 1;
-            found |= c != 0 && c % divisor != 0 && divisor % c != 0;
-        }
-    });
-    return found;
-}
-
-// Does `reader` ask for each element once, through the one load?
-bool reads_once(const Stage& reader, const Expr& load) {
-    auto along = [&](const ReduceAxis& axis) {
-        if (axis.extent.is_int(1)) return true;
-        return std::any_of(load.args().begin(), load.args().end(), [&](const Expr& i) { return i == axis.var; });
-    };
-    return std::all_of(reader.axes.begin(), reader.axes.end(), along) &&
-           std::all_of(reader.reduce.begin(), reader.reduce.end(), along);
-}
-
-}  // namespace
-
-Status inline_maps(Schedule& s, const std::function<bool(const Stage&)>& stays) {
-    std::vector<std::string> names;
-    for (const Stage& stage : s.compute().stages) names.push_back(stage.name);
-    for (const std::string& name : names) {
-        const Stage& stage = find_stage(s, name);
-        if (!stage.reduce.empty() || is_param(s, stage.buffer) || makes_words(s.compute(), stage)) continue;
-        if (makes_padding(stage) || makes_places(stage) || (stays && stays(stage))) continue;
-        std::vector<std::string> readers = readers_of(s, stage.buffer);
-        bool go = true;
-        if (is_costly(stage.value) || picks_by_quotients(stage.value)) {
-            go = readers.size() == 1;
-            if (go) {
-                const Stage& reader = find_stage(s, readers[0]);
-                std::vector<Expr> loads = loads_of(reader, stage.buffer);
-                go = loads.size() == 1 && reads_once(reader, loads[0]);
-            }
-        }
-        if (go) TRY(s.compute_inline(name));
-    }
-    return {};
-}
-
-namespace {
 
 // One row times a B that is not known ahead and lies along k: dot products, as rows are reduced.
 bool is_dot_products(const Schedule& s, const Stage& stage, const Contraction& c) {
@@ -271,9 +102,13 @@ bool stands_alone(const Schedule& s, const std::string& name) {
 
 }  // namespace
 
+Status inline_plain_maps(Schedule& s) {
+    return inline_maps(s, [](const Stage& stage) { return makes_padding(stage) || makes_places(stage); });
+}
+
 std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine) {
     Schedule s(with_words(compute, machine));
-    if (!inline_maps(s).ok()) return std::nullopt;
+    if (!inline_plain_maps(s).ok()) return std::nullopt;
     std::optional<OpenRows> found;
     size_t contractions = 0;
     for (const Stage& stage : s.compute().stages) {
@@ -289,7 +124,7 @@ std::optional<OpenRows> open_rows(const Compute& compute, const Machine& machine
 
 std::optional<OpenColumns> open_columns(const Compute& compute, const Machine& machine) {
     Schedule s(with_padding(with_words(compute, machine), machine));
-    if (!inline_maps(s).ok()) return std::nullopt;
+    if (!inline_plain_maps(s).ok()) return std::nullopt;
     std::optional<OpenColumns> found;
     size_t contractions = 0;
     for (const Stage& stage : s.compute().stages) {
@@ -315,7 +150,7 @@ std::optional<OpenColumns> open_columns(const Compute& compute, const Machine& m
 
 std::optional<OpenLines> open_lines(const Compute& compute, const Machine& machine) {
     Schedule s(with_padding(with_words(compute, machine), machine));
-    if (!inline_maps(s).ok()) return std::nullopt;
+    if (!inline_plain_maps(s).ok()) return std::nullopt;
     std::optional<OpenLines> found;
     for (const Stage& stage : s.compute().stages) {
         if (stage.reduce.empty()) continue;
@@ -339,7 +174,7 @@ std::optional<OpenLines> open_lines(const Compute& compute, const Machine& machi
 
 std::optional<Expr> open_row_length(const Compute& compute, const Machine& machine) {
     Schedule s(with_padding(with_words(compute, machine), machine));
-    if (!inline_maps(s).ok()) return std::nullopt;
+    if (!inline_plain_maps(s).ok()) return std::nullopt;
     std::optional<Expr> found;
     for (const Stage& stage : s.compute().stages) {
         if (stage.reduce.empty()) continue;
@@ -351,12 +186,12 @@ std::optional<Expr> open_row_length(const Compute& compute, const Machine& machi
     return found;
 }
 
-Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options) {
+Result<Schedule> default_schedule(Compute compute, const CpuScheduleOptions& options) {
     compute = with_words(std::move(compute), options.machine);
     if (!options.strict) compute = with_bounded_exps(with_reciprocals(std::move(compute)));
     if (options.care == Care::None) compute = with_places(with_padding(std::move(compute), options.machine));
     Schedule s(std::move(compute));
-    TRY(inline_maps(s));
+    TRY(inline_plain_maps(s));
     std::vector<std::string> names, copies;
     std::set<std::string> done;
     for (const Stage& stage : s.compute().stages)
@@ -379,7 +214,7 @@ Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& option
     for (const Stage& stage : s.compute().stages)
         if (std::find(names.begin(), names.end(), stage.name) == names.end()) done.insert(stage.name);
     // Where a product keeps to one thread, so does all else: threads do not share what it keeps for itself.
-    ScheduleOptions others = options;
+    CpuScheduleOptions others = options;
     if (keeps_to_itself(s)) others.threads = 1;
     // From the end: a stage takes along what is computed for each of its rows.
     for (auto name = names.rbegin(); name != names.rend(); ++name) {

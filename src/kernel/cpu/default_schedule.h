@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base/decision.h"
-#include "base/machine.h"
 #include "kernel/schedule/schedule.h"
+#include "kernel/schedule/schedule_options.h"
 
 namespace tessera {
 
@@ -15,11 +15,8 @@ enum class Care {
     NoProducts,  // contractions are scheduled as other reductions
 };
 
-struct ScheduleOptions {
-    Machine machine;
-    int threads = 1;
-    bool strict = false;
-    bool fast = false;      // operands of products may lose digits
+// For which of the possible sizes it is.
+struct CpuScheduleOptions : ScheduleOptions {
     int64_t tile_rows = 0;  // of the register tile of a contraction whose rows are not known; 0: chosen
     bool few_rows = false;  // of a contraction whose rows are not known: its B is not worth a copy
     Care care = Care::None;
@@ -29,6 +26,6 @@ struct ScheduleOptions {
     bool short_rows = false;   // rows of unknown length that are reduced have a few elements
 };
 
-Result<Schedule> default_schedule(Compute compute, const ScheduleOptions& options);
+Result<Schedule> default_schedule(Compute compute, const CpuScheduleOptions& options);
 
 }  // namespace tessera

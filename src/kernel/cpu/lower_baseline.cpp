@@ -31,7 +31,7 @@ SharingAxis find_sharing_axis(const Schedule& s, const Stage& sum) {
 // `sum`, and `out` that reads it element by element: vectors along the last axis, and a few rows that share them.
 class BaselineSum {
   public:
-    BaselineSum(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options)
+    BaselineSum(Schedule& s, const std::string& sum, const std::string& out, const CpuScheduleOptions& options)
         : s_(s), sum_(sum), out_(out), options_(options), stage_(find_stage(s, sum)) {
         const auto columns = stage_.axes.back().extent.as_int();
         lanes_ = lanes_of(s, stage_, options.machine);
@@ -104,7 +104,7 @@ class BaselineSum {
 
     Schedule& s_;
     const std::string &sum_, &out_;
-    const ScheduleOptions& options_;
+    const CpuScheduleOptions& options_;
     const Stage stage_;
     SharingAxis rows_;
     int64_t lanes_ = 1, vectors_ = 1;
@@ -116,7 +116,7 @@ bool is_plain_sum(const Schedule& s, const Stage& sum, const Stage& out) {
 }
 
 Result<std::vector<std::string>> schedule_stage(Schedule& s, const std::string& name, const std::set<std::string>& done,
-                                                const ScheduleOptions& options) {
+                                                const CpuScheduleOptions& options) {
     const Stage& stage = find_stage(s, name);
     if (stage.reduce.empty()) {
         const RowGroup group = row_group(s, name, done);
@@ -138,10 +138,10 @@ Result<std::vector<std::string>> schedule_stage(Schedule& s, const std::string& 
 }  // namespace
 
 Result<Lowered> lower_baseline(const Compute& compute, const ScheduleOptions& given) {
-    ScheduleOptions options = given;
+    CpuScheduleOptions options{given};
     options.care = Care::NoProducts;
     Schedule s(compute);
-    TRY(inline_maps(s));
+    TRY(inline_plain_maps(s));
     std::vector<std::string> names;
     for (const Stage& stage : s.compute().stages) names.push_back(stage.name);
     std::set<std::string> done;

@@ -2,7 +2,8 @@
 // register tiles and unrolled loops.
 #pragma once
 
-#include "kernel/cpu/default_schedule.h"
+#include "kernel/schedule/schedule.h"
+#include "kernel/schedule/schedule_options.h"
 
 namespace tessera {
 

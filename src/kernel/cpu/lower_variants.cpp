@@ -23,11 +23,6 @@ constexpr int64_t kRowsUncopied = 4;    // of a product, that are not worth a co
 constexpr int64_t kNarrow = 4;          // elements of an innermost axis, that others are worth a vector along
 constexpr int64_t kShortRow = 15;       // elements, that are not worth a vector along the row
 
-bool prepare_alike(const Lowered& a, const Lowered& b) {
-    if (a.prepare_args != b.prepare_args || a.prepared != b.prepared) return false;
-    return to_string(a.prepare) == to_string(b.prepare);
-}
-
 // Whether their common parameters have the same dimensions: lowering may have merged some of one's.
 bool index_alike(const Lowered& a, const Lowered& b) {
     const size_t shared = a.kernel.params - a.scratch.size();
@@ -56,88 +51,6 @@ bool align_dimensions(Lowered& a, Lowered& b) {
     }
     return true;
 }
-
-// Buffers and loops of several kernels side by side in one.
-class Joining {
-  public:
-    explicit Joining(const Lowered& like) : shared_(like.kernel.params - like.scratch.size()) {
-        made_ = like;
-        made_.scratch.clear();
-        made_.kernel.body = nullptr;
-        made_.kernel.buffers.resize(shared_);
-        for (const Buffer& b : made_.kernel.buffers) names_.insert(b.name);
-        for (const std::string& s : made_.kernel.symbols) names_.insert(s);
-    }
-
-    // Parameters come first, so all scratch before what is allocated.
-    void add_scratch(const Lowered& part, const Expr& condition) {
-        std::vector<int> slots(part.kernel.buffers.size(), -1);
-        for (size_t i = 0; i < shared_; ++i) slots[i] = int(i);
-        for (int slot : part.scratch) {
-            Buffer buffer = part.kernel.buffers[size_t(slot)];
-            // Where others run, it needs no memory.
-            if (!buffer.shape.empty()) buffer.shape[0] = select(condition, buffer.shape[0], 0);
-            slots[size_t(slot)] = int(made_.kernel.buffers.size());
-            made_.scratch.push_back(slots[size_t(slot)]);
-            buffer.name = fresh(buffer.name);
-            made_.kernel.buffers.push_back(std::move(buffer));
-        }
-        slots_.push_back(std::move(slots));
-        made_.kernel.params = made_.kernel.buffers.size();
-    }
-
-    void add_body(const Lowered& part, const Expr& condition, size_t number) {
-        Bindings vars;
-        visit(part.kernel.body, [&](const Stmt& s) {
-            const For* loop = s->as<For>();
-            if (!loop) return;
-            ExprNode node = loop->var.node();
-            node.name = fresh(node.name);
-            vars.insert_or_assign(loop->var.node().name, make_expr(std::move(node)));
-        });
-        std::vector<int>& slots = slots_[number];
-        for (size_t i = 0; i < slots.size(); ++i) {
-            if (slots[i] >= 0) continue;
-            Buffer buffer = part.kernel.buffers[i];
-            for (auto* list : {&buffer.shape, &buffer.strides})
-                for (Expr& e : *list) e = substitute(e, vars);
-            slots[i] = int(made_.kernel.buffers.size());
-            buffer.name = fresh(buffer.name);
-            made_.kernel.buffers.push_back(std::move(buffer));
-        }
-        Stmt body = with_slots(substitute(part.kernel.body, vars), [&](int slot) { return slots[size_t(slot)]; });
-        const Seq* all = body ? body->as<Seq>() : nullptr;
-        for (const Stmt& s : all ? all->stmts : std::vector<Stmt>{body})
-            if (s) stmts_.push_back(guarded(s, condition));
-    }
-
-    Lowered take() {
-        made_.kernel.body = seq(std::move(stmts_));
-        return std::move(made_);
-    }
-
-  private:
-    std::string fresh(const std::string& name) {
-        std::string made = name;
-        for (int i = 1; !names_.insert(made).second; ++i) made = name + "_" + std::to_string(i);
-        return made;
-    }
-
-    // Parallel loops and blocks stay at the top and are left out by their extent.
-    static Stmt guarded(const Stmt& s, const Expr& condition) {
-        const For* loop = s->as<For>();
-        if (!loop || (loop->kind != LoopKind::Parallel && loop->kind != LoopKind::Bound)) return if_then(condition, s);
-        For some = *loop;
-        some.extent = select(condition, some.extent, 0);
-        return for_loop(std::move(some));
-    }
-
-    size_t shared_;  // parameters that all have
-    Lowered made_;
-    std::set<std::string> names_;
-    std::vector<std::vector<int>> slots_;  // by part
-    std::vector<Stmt> stmts_;
-};
 
 // What the number of rows may be: small and large values of each symbol. Two symbols (a batch of sequences) are one
 // only together, and many rows otherwise; three (images, their height and width) are always many.
@@ -187,32 +100,9 @@ std::string describe(const Expr& guard, const Expr& rows) {
     return fmt::format("of up to {} rows, for{}", kDescribed, list);
 }
 
-}  // namespace
-
-Lowered join_variants(std::vector<Variant> variants, Lowered otherwise) {
-    std::vector<Expr> conditions;
-    Expr none = int_const(1, DType::boolean);  // of those before holds
-    for (const Variant& v : variants) {
-        CHECK(prepare_alike(v.lowered, otherwise), "variants of {} prepare different weights", otherwise.kernel.name);
-        conditions.push_back(logical_and(none, v.guard));
-        none = logical_and(none, logical_not(v.guard));
-    }
-    conditions.push_back(none);
-    variants.push_back({none, std::move(otherwise)});
-    Joining joining(variants.back().lowered);
-    for (size_t i = 0; i < variants.size(); ++i) joining.add_scratch(variants[i].lowered, conditions[i]);
-    for (size_t i = 0; i < variants.size(); ++i) joining.add_body(variants[i].lowered, conditions[i], i);
-    Lowered joined = joining.take();
-    drop_unused_buffers(joined.kernel);  // of one that no size asks for
-    check_verified(joined.kernel, "join_variants");
-    return joined;
-}
-
-namespace {
-
 // Queries that fill one tile, of one vector or of several: keys and values are read where they lie.
 Result<Lowered> lower_attention_variants(const Compute& compute, const Attention& attention,
-                                         const ScheduleOptions& options, std::vector<Choice>& choices,
+                                         const CpuScheduleOptions& options, std::vector<Choice>& choices,
                                          std::string* traces) {
     const Schedule general_schedule = TRY(schedule_attention(compute, attention, options));
     Lowered general = TRY(lower(general_schedule));
@@ -248,14 +138,15 @@ struct Scheduled {
     Lowered lowered;
 };
 
-Result<Scheduled> schedule_and_lower(const Compute& compute, const ScheduleOptions& options) {
+Result<Scheduled> schedule_and_lower(const Compute& compute, const CpuScheduleOptions& options) {
     Schedule schedule = TRY(default_schedule(compute, options));
     Lowered lowered = TRY(lower(schedule));
     return Scheduled{std::move(schedule), std::move(lowered)};
 }
 
 // Where a schedule cannot be lowered, one that asks for less; `options` keeps how much.
-Result<Scheduled> schedule_with_care(const Compute& compute, ScheduleOptions& options, std::vector<Choice>& choices) {
+Result<Scheduled> schedule_with_care(const Compute& compute, CpuScheduleOptions& options,
+                                     std::vector<Choice>& choices) {
     auto made = schedule_and_lower(compute, options);
     for (Care care : {Care::RowsApart, Care::NoProducts}) {
         if (made.ok()) break;
@@ -268,7 +159,7 @@ Result<Scheduled> schedule_with_care(const Compute& compute, ScheduleOptions& op
 
 // A variant to try: what it is for, in words too.
 struct Asked {
-    ScheduleOptions options;
+    CpuScheduleOptions options;
     Expr guard;
     std::string subject, sizes;
     std::string narrow = {};  // a symbol that is a number for it
@@ -277,7 +168,7 @@ struct Asked {
 };
 
 // Register tiles of other rows, where the number of rows is not known.
-std::vector<Asked> for_rows(const Compute& compute, const ScheduleOptions& options) {
+std::vector<Asked> for_rows(const Compute& compute, const CpuScheduleOptions& options) {
     std::vector<Asked> asked;
     auto open = open_rows(compute, options.machine);
     if (!open || !open->shape.packed_ahead) return asked;
@@ -290,7 +181,7 @@ std::vector<Asked> for_rows(const Compute& compute, const ScheduleOptions& optio
         Expr guard = int_const(1, DType::boolean);
         for (size_t j = i + 1; j < row_tiles.size(); ++j)
             guard = logical_and(guard, le(time(tile), time(row_tiles[j])));
-        ScheduleOptions own = options;
+        CpuScheduleOptions own = options;
         own.tile_rows = tile.rows;
         asked.push_back({own, guard, fmt::format("tiles of {} rows", tile.rows), describe(guard, open->rows)});
     }
@@ -298,24 +189,24 @@ std::vector<Asked> for_rows(const Compute& compute, const ScheduleOptions& optio
 }
 
 // A B that comes late is read as it lies, where the number of rows is not known and turns out small.
-std::vector<Asked> for_few_rows(const Compute& compute, const ScheduleOptions& options) {
+std::vector<Asked> for_few_rows(const Compute& compute, const CpuScheduleOptions& options) {
     auto open = open_rows(compute, options.machine);
     if (!open || open->shape.packed_ahead || !open->shape.b_along_columns || open->shape.a_copied) return {};
-    ScheduleOptions own = options;
+    CpuScheduleOptions own = options;
     own.few_rows = true;
     const Expr guard = le(open->rows, kRowsUncopied);
     return {{own, guard, fmt::format("up to {} rows", kRowsUncopied), to_string(guard)}};
 }
 
 // Narrower register tiles, where the number of columns is not known and turns out small. Short lines become one.
-std::vector<Asked> for_columns(const Compute& compute, const ScheduleOptions& options) {
+std::vector<Asked> for_columns(const Compute& compute, const CpuScheduleOptions& options) {
     std::vector<Asked> asked;
     auto open = open_columns(compute, options.machine);
     if (!open) return asked;
     const int64_t lanes = std::max<int64_t>(1, options.machine.vector_bytes / open->shape.element_bytes);
     const int64_t widest = choose_tiles(open->shape, options.machine, options.threads).nr;
     auto ask = [&](int64_t columns, const Expr& guard, bool short_lines) {
-        ScheduleOptions own = options;
+        CpuScheduleOptions own = options;
         own.tile_columns = std::min(columns, widest);
         own.short_lines = short_lines;
         asked.push_back({own, guard, fmt::format("tiles of {} columns", own.tile_columns), to_string(guard)});
@@ -340,7 +231,7 @@ std::pair<std::string, int64_t> least_size(const Expr& extent, int64_t wanted) {
 
 // Tiles of one vector, where the lines of a pool or of a reduction over outer axes turn out short: a wider tile would
 // be decided lane by lane. A reduction is read again for each.
-std::vector<Asked> for_lines(const Compute& compute, const ScheduleOptions& options) {
+std::vector<Asked> for_lines(const Compute& compute, const CpuScheduleOptions& options) {
     const auto open = open_lines(compute, options.machine);
     if (!open) return {};
     const int64_t lanes = std::max<int64_t>(1, options.machine.vector_bytes / kBytesOfElement);
@@ -350,13 +241,13 @@ std::vector<Asked> for_lines(const Compute& compute, const ScheduleOptions& opti
     for (int64_t columns : {widest, lanes}) {
         const auto [symbol, size] = least_size(open->line, columns == lanes ? lanes : 2 * columns);
         if (symbol.empty() || columns < 2) continue;
-        ScheduleOptions own = options;
+        CpuScheduleOptions own = options;
         own.tile_columns = columns;
         own.whole_tiles = true;
         const Expr guard = le(size, tessera::symbol(symbol));
         asked.push_back({own, guard, fmt::format("lines of {} or more", columns), to_string(guard), "", size, symbol});
     }
-    ScheduleOptions own = options;
+    CpuScheduleOptions own = options;
     own.tile_columns = lanes;
     const int64_t most = (open->slides ? 4 : 2) * lanes - 1;
     const Expr guard = le(open->line, most);
@@ -365,17 +256,17 @@ std::vector<Asked> for_lines(const Compute& compute, const ScheduleOptions& opti
 }
 
 // Rows of a few elements in lanes, where their length is not known and turns out short.
-std::vector<Asked> for_short_rows(const Compute& compute, const ScheduleOptions& options) {
+std::vector<Asked> for_short_rows(const Compute& compute, const CpuScheduleOptions& options) {
     const auto length = open_row_length(compute, options.machine);
     if (!length) return {};
-    ScheduleOptions own = options;
+    CpuScheduleOptions own = options;
     own.short_rows = true;
     const Expr guard = le(*length, kShortRow);
     return {{own, guard, fmt::format("rows of up to {}", kShortRow), to_string(guard)}};
 }
 
 // Innermost axes of less than a vector, where their size is not known: lanes run along others.
-std::vector<Asked> for_narrow(const Compute& compute, const Schedule& schedule, const ScheduleOptions& options) {
+std::vector<Asked> for_narrow(const Compute& compute, const Schedule& schedule, const CpuScheduleOptions& options) {
     std::vector<Asked> asked;
     const int64_t lanes = options.machine.vector_bytes / kBytesOfElement;
     const bool maps = std::all_of(compute.stages.begin(), compute.stages.end(),
@@ -388,7 +279,7 @@ std::vector<Asked> for_narrow(const Compute& compute, const Schedule& schedule, 
     for (const std::string& name : open_last_axes(compute, schedule)) {
         // Without masks, lines that are left of squares are stored so anyway.
         if (maps && options.machine.masked) {
-            ScheduleOptions own = options;
+            CpuScheduleOptions own = options;
             own.short_rows = true;
             const Expr guard = lt(symbol(name), 2 * lanes);
             asked.push_back({own, guard, "lines of " + to_string(guard), to_string(guard)});
@@ -405,7 +296,7 @@ std::vector<Asked> for_narrow(const Compute& compute, const Schedule& schedule, 
 
 Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& given, std::vector<Choice>& choices,
                                std::string* traces) {
-    ScheduleOptions options = given;
+    CpuScheduleOptions options{given};
     if (auto attention = match_attention(compute, Rounding::Kept); attention && attention->query)
         return lower_attention_variants(compute, *attention, options, choices, traces);
     if (compute.halvings > 0) {

@@ -3,18 +3,10 @@
 #pragma once
 
 #include "base/decision.h"
-#include "kernel/cpu/default_schedule.h"
+#include "kernel/lower/join_variants.h"
+#include "kernel/schedule/schedule_options.h"
 
 namespace tessera {
-
-struct Variant {
-    Expr guard;  // over the Compute's symbols
-    Lowered lowered;
-};
-
-// One kernel that does what the first variant does whose guard holds, or else `otherwise`. All are of one Compute and
-// prepare the same.
-Lowered join_variants(std::vector<Variant> variants, Lowered otherwise);
 
 // The default schedule, with variants where they pay; what was chosen and why is added to `choices`. Where `traces` is
 // given, the primitives of each schedule are added to it: text that Schedule::parse_trace reads, after a comment.

@@ -50,24 +50,6 @@ const Stage* copy_of(const Schedule& s, const Expr& operand) {
     return made && makes_padding(*made) ? made : nullptr;
 }
 
-bool is_known(const Schedule& s, const Expr& operand) {
-    bool known = true;
-    visit(operand, [&](const Expr& x) {
-        if (!x.is(ExprKind::Load)) return;
-        size_t slot = size_t(x.node().slot);
-        known &= slot < s.compute().known.size() && s.compute().known[slot];
-    });
-    return known;
-}
-
-Expr extent_of(const std::vector<ReduceAxis>& axes, const std::vector<int>& which) {
-    Expr p = 1;
-    for (int i : which) p = p * axes[size_t(i)].extent;
-    return p;
-}
-
-Expr rows_of(const Stage& stage, const Contraction& c) { return extent_of(stage.axes, c.rows); }
-
 ContractionShape measure_contraction(const Schedule& s, const Stage& stage, const Contraction& c) {
     ContractionShape shape;
     const Expr m = rows_of(stage, c), n = extent_of(stage.axes, c.columns);
@@ -93,7 +75,7 @@ ContractionShape measure_contraction(const Schedule& s, const Stage& stage, cons
     return shape;
 }
 
-void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const ScheduleOptions& options) {
+void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const CpuScheduleOptions& options) {
     const bool always = options.care == Care::RowsApart;
     const bool few_rows = constant_or(rows_of(stage, c), kPackedRows + 1) <= kPackedRows;
     auto dense = [&](const Expr& operand, int i, int j) {

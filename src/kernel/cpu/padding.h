@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/machine.h"
-#include "kernel/cpu/contraction.h"
+#include "kernel/cpu/contraction_tiles.h"
 #include "kernel/ir/compute.h"
 
 namespace tessera {

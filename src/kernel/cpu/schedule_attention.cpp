@@ -17,7 +17,7 @@ namespace {
 
 class AttentionSchedule {
   public:
-    AttentionSchedule(AttentionStages stages, const AttentionTiles& tiles, const ScheduleOptions& options)
+    AttentionSchedule(AttentionStages stages, const AttentionTiles& tiles, const CpuScheduleOptions& options)
         : n_(std::move(stages)), s_(n_.compute), t_(tiles), options_(options) {
         const Stage& product = find_stage(s_, n_.product);
         lanes_ = std::max(1, options.machine.vector_bytes / int(dtype_bytes(product.value.dtype())));
@@ -243,7 +243,7 @@ class AttentionSchedule {
     AttentionStages n_;
     Schedule s_;
     AttentionTiles t_;
-    const ScheduleOptions& options_;
+    const CpuScheduleOptions& options_;
     int64_t lanes_ = 1;
     bool by_lanes_ = false;  // elements of K and V come as lanes of registers
     size_t heads_ = 0;       // axes
@@ -252,7 +252,7 @@ class AttentionSchedule {
 
 }  // namespace
 
-Result<Schedule> schedule_attention(const Compute& compute, const Attention& attention, const ScheduleOptions& options,
+Result<Schedule> schedule_attention(const Compute& compute, const Attention& attention, const CpuScheduleOptions& options,
                                     std::optional<int64_t> queries) {
     const Stage& product = *attention.product;
     auto extent = [&](size_t axis) { return product.axes[axis].extent.as_int(); };

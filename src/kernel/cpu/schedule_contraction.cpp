@@ -20,7 +20,7 @@ constexpr int64_t kLongSum = 192, kPart = 128;  // products in f32 that are adde
 
 class ContractionSchedule {
   public:
-    ContractionSchedule(Schedule& s, std::string stage, Contraction c, std::string out, const ScheduleOptions& options)
+    ContractionSchedule(Schedule& s, std::string stage, Contraction c, std::string out, const CpuScheduleOptions& options)
         : s_(s), options_(options), mm_(std::move(stage)), out_(std::move(out)), c_(std::move(c)) {}
 
     Status apply() {
@@ -578,7 +578,7 @@ class ContractionSchedule {
     int64_t line() const { return lanes_ * 64 / options_.machine.vector_bytes; }  // of a cache, in elements
 
     Schedule& s_;
-    const ScheduleOptions& options_;
+    const CpuScheduleOptions& options_;
     std::string mm_, out_, a_, b_;
     std::string rows_;           // A as it lies, where a_ is transposed
     std::string copy_, b_copy_;  // of A, of B, with filled edges, where it is not packed
@@ -602,7 +602,7 @@ class ContractionSchedule {
 }  // namespace
 
 Status schedule_contraction(Schedule& s, std::string stage, Contraction c, std::string out,
-                            const ScheduleOptions& options) {
+                            const CpuScheduleOptions& options) {
     return ContractionSchedule(s, std::move(stage), std::move(c), std::move(out), options).apply();
 }
 

@@ -43,7 +43,7 @@ Status lay_out_rows(Schedule& s, const std::string& name) {
 }  // namespace
 
 Result<bool> schedule_few_columns(Schedule& s, const std::string& sum, const std::string& out,
-                                  const ScheduleOptions& options) {
+                                  const CpuScheduleOptions& options) {
     const Stage stage = find_stage(s, sum);
     const int64_t lanes = lanes_of(s, stage, options.machine);
     if (stage.fold || stage.reduce.size() != 1 || stage.axes.size() != find_stage(s, out).axes.size()) return false;

@@ -60,7 +60,7 @@ std::optional<Expr> input_of(const Schedule& s, const Stage& stage, const Contra
 
 class GroupedSchedule {
   public:
-    GroupedSchedule(Schedule& s, std::string sum, Contraction c, std::string out, const ScheduleOptions& options)
+    GroupedSchedule(Schedule& s, std::string sum, Contraction c, std::string out, const CpuScheduleOptions& options)
         : s_(s), sum_(std::move(sum)), out_(std::move(out)), c_(std::move(c)), options_(options) {}
 
     // Is it of the kind? If so, the tile is chosen.
@@ -201,7 +201,7 @@ class GroupedSchedule {
     Schedule& s_;
     std::string sum_, out_, weights_;
     Contraction c_;
-    const ScheduleOptions& options_;
+    const CpuScheduleOptions& options_;
     GroupedTiles tiles_;
     std::vector<std::vector<int>> axes_, out_axes_;  // of sum and out, group and channel in one
     int64_t inputs_ = 1;                             // of a group
@@ -213,7 +213,7 @@ class GroupedSchedule {
 }  // namespace
 
 Result<bool> schedule_grouped(Schedule& s, const std::string& stage, const Contraction& c, const std::string& out,
-                              const ScheduleOptions& options) {
+                              const CpuScheduleOptions& options) {
     GroupedSchedule grouped(s, stage, c, out, options);
     if (!grouped.measure()) return false;
     TRY(grouped.apply());

@@ -70,7 +70,7 @@ Result<HalvedParts> find_parts(const Schedule& s) {
 class HalvedSchedule {
   public:
     HalvedSchedule(const Schedule& before, const HalvedParts& parts, const HalvedTiles& tiles,
-                   const ScheduleOptions& options)
+                   const CpuScheduleOptions& options)
         : options_(options),
           tiles_(tiles),
           mm_(parts.product),
@@ -257,7 +257,7 @@ class HalvedSchedule {
         return s_.vectorize(lane);
     }
 
-    const ScheduleOptions& options_;
+    const CpuScheduleOptions& options_;
     const HalvedTiles tiles_;
     const std::string mm_, out_;
     const std::vector<std::vector<int>> product_groups_, out_groups_;
@@ -300,9 +300,9 @@ std::optional<HalvedTiles> choose_halved_tiles(const ContractionShape& shape, in
     return t;
 }
 
-Result<Schedule> schedule_halved(const Compute& compute, const ScheduleOptions& options) {
+Result<Schedule> schedule_halved(const Compute& compute, const CpuScheduleOptions& options) {
     Schedule s(compute);
-    TRY(inline_maps(s));
+    TRY(inline_plain_maps(s));
     const HalvedParts parts = TRY(find_parts(s));
     const ContractionShape shape = measure_contraction(s, find_stage(s, parts.product), parts.c);
     auto tiles = choose_halved_tiles(shape, compute.halvings, options.machine, options.threads);

@@ -9,33 +9,6 @@
 
 namespace tessera {
 
-std::optional<Expr> stride_of(const Schedule& s, int buffer, const std::vector<Expr>& indices, const Expr& var) {
-    const Buffer& b = s.compute().buffers[size_t(buffer)];
-    CHECK(indices.size() == b.shape.size(), "{} of rank {} is indexed by {}", b.name, b.shape.size(), indices.size());
-    Expr total = 0, place = 0, stride = 1;
-    bool known = true;
-    for (size_t d = indices.size(); d-- > 0;) {
-        const Expr& apart = b.strides.empty() ? stride : b.strides[d];
-        auto step = step_of(indices[d], var);
-        known &= step.has_value();
-        if (step) total = total + *step * apart;
-        place = place + indices[d] * apart;
-        stride = stride * b.shape[d];
-    }
-    // Quotients and remainders of an axis that was merged make a whole again.
-    return known ? total : step_of(place, var);
-}
-
-std::optional<Expr> stride_of(const Schedule& s, const Expr& load, const Expr& var) {
-    return stride_of(s, load.node().slot, load.args(), var);
-}
-
-Expr elements_of(const std::vector<ReduceAxis>& axes) {
-    Expr n = 1;
-    for (const ReduceAxis& a : axes) n = n * a.extent;
-    return n;
-}
-
 int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine) {
     // The widest type that takes part decides. Places that are the same for all lanes take no part.
     size_t bytes = std::max<size_t>(1, dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
@@ -49,53 +22,6 @@ int lanes_of(const Schedule& s, const Stage& stage, const Machine& machine) {
     look(stage.value, false);
     if (is_float(stage.value.dtype())) bytes = std::max<size_t>(bytes, 4);
     return std::max(1, machine.vector_bytes / int(bytes));
-}
-
-bool lie_densely(const Schedule& s, const Stage& stage, const ReduceAxis& outer, const ReduceAxis& inner) {
-    auto dense = [&](int buffer, const std::vector<Expr>& indices) {
-        auto a = stride_of(s, buffer, indices, outer.var), b = stride_of(s, buffer, indices, inner.var);
-        return a && b && *a == *b * inner.extent;
-    };
-    if (!dense(stage.buffer, stage.store)) return false;
-    for (const Expr& load : loads_of(stage))
-        if (!dense(load.node().slot, load.args())) return false;
-    // Variables that are used other than as indices would need their own values.
-    return !used_beside_loads(stage.value, outer.var) && !used_beside_loads(stage.value, inner.var);
-}
-
-bool divides_by_open(const Stage& stage) {
-    bool found = false;
-    auto look = [&](const Expr& index) {
-        visit(index, [&](const Expr& e) {
-            if (e.is(ExprKind::FloorDiv) || e.is(ExprKind::Mod)) found |= !e.arg(1).as_int();
-        });
-    };
-    for (const Expr& index : stage.store) look(index);
-    for (const Expr& load : loads_of(stage))
-        for (const Expr& index : load.args()) look(index);
-    return found;
-}
-
-Status merge_dense_axes(Schedule& s, const std::string& name, size_t first) {
-    const Stage& stage = find_stage(s, name);
-    if (stage.axes.size() < first + 2) return {};
-    std::vector<std::vector<int>> groups;
-    for (size_t i = 0; i < first; ++i) groups.push_back({int(i)});
-    groups.emplace_back();
-    const ReduceAxis* larger = nullptr;  // of the last group, the last axis with more than one element
-    for (size_t i = first; i < stage.axes.size(); ++i) {
-        const ReduceAxis& axis = stage.axes[i];
-        const bool one = axis.extent.is_int(1);
-        if (!one && larger && !lie_densely(s, stage, *larger, axis)) groups.emplace_back();
-        groups.back().push_back(int(i));
-        if (!one) larger = &axis;
-    }
-    if (groups.size() == stage.axes.size()) return {};
-    const bool before = divides_by_open(stage);
-    Schedule merged = s;
-    TRY(merged.merge_axes(name, groups));
-    if (before || !divides_by_open(find_stage(merged, name))) s = std::move(merged);
-    return {};
 }
 
 namespace {
@@ -118,36 +44,11 @@ constexpr int64_t kMostPhases = 10, kMostCopies = 64, kLongMappedRow = 64;
 
 }  // namespace
 
-std::vector<PhasedAxis> find_phases(const Stage& stage, int64_t most, bool innermost) {
-    std::vector<PhasedAxis> found;
-    int64_t copies = 1;
-    auto add = [&](size_t axis, int64_t count) {
-        for (const PhasedAxis& p : found)
-            if (p.axis == axis) return;
-        if (count < 2 || count > kMostPhases || copies * count > most) return;
-        found.push_back({axis, count});
-        copies *= count;
-    };
-    visit(stage.value, [&](const Expr& e) {
-        if (!e.is(ExprKind::Select) || !e.arg(0).is(ExprKind::Eq)) return;
-        for (size_t side : {0, 1}) {
-            const Expr &what = e.arg(0).arg(side), &number = e.arg(0).arg(1 - side);
-            if (!number.as_int()) continue;
-            for (size_t i = 0; i + (innermost ? 0 : 1) < stage.axes.size(); ++i) {
-                const Expr& var = stage.axes[i].var;
-                if (what == var) add(i, stage.axes[i].extent.as_int().value_or(0));
-                if (what.is(ExprKind::Mod) && what.arg(0) == var) add(i, what.arg(1).as_int().value_or(0));
-            }
-        }
-    });
-    return found;
-}
-
 namespace {
 
 // All phases at once, lane by lane: what their expressions share is computed once.
 Status schedule_phases(Schedule& s, const std::string& name, const std::vector<PhasedAxis>& phases, double element,
-                       const ScheduleOptions& options) {
+                       const CpuScheduleOptions& options) {
     const int64_t lanes = lanes_of(s, find_stage(s, name), options.machine);
     std::vector<Loop> loops = s.loops(name), outer, unrolled;
     int64_t copies = 1;
@@ -229,7 +130,7 @@ bool chooses_along(const Schedule& s, const Stage& stage, const Expr& var) {
 
 // Vectors along the quotient, one remainder after the other.
 Status schedule_interleaved(Schedule& s, const std::string& name, int64_t count, double element,
-                            const ScheduleOptions& options) {
+                            const CpuScheduleOptions& options) {
     std::vector<Loop> loops = s.loops(name);
     const int64_t lanes = lanes_of(s, find_stage(s, name), options.machine);
     auto extent = s.extent(loops.back()).as_int();
@@ -265,7 +166,7 @@ bool moves_pieces(const Schedule& s, const Stage& stage) {
     return from && from->is_int(1) && to && to->is_int(1) && next && !next->is_int(0);
 }
 
-Status schedule_pieces(Schedule& s, const std::string& name, double element, const ScheduleOptions& options) {
+Status schedule_pieces(Schedule& s, const std::string& name, double element, const CpuScheduleOptions& options) {
     const std::vector<Loop> loops = s.loops(name);
     TRY(s.vectorize(loops.back()));
     TRY(s.annotate(loops[loops.size() - 2], "unroll", 4));
@@ -275,7 +176,7 @@ Status schedule_pieces(Schedule& s, const std::string& name, double element, con
     return {};
 }
 
-Status schedule_few_wide(Schedule& s, const std::string& name, double element, const ScheduleOptions& options) {
+Status schedule_few_wide(Schedule& s, const std::string& name, double element, const CpuScheduleOptions& options) {
     std::vector<Loop> loops = s.loops(name);
     const Stage stage = find_stage(s, name);
     int64_t lanes = lanes_of(s, stage, options.machine);
@@ -298,7 +199,7 @@ Status schedule_few_wide(Schedule& s, const std::string& name, double element, c
 }  // namespace
 
 Result<std::optional<Loop>> make_tasks(Schedule& s, const std::string& stage, size_t count, double bytes,
-                                       const ScheduleOptions& options) {
+                                       const CpuScheduleOptions& options) {
     if (count == 0) return std::optional<Loop>();
     std::vector<Loop> loops = s.loops(stage);
     // One thread needs no tasks: what an outer loop decides stays outside of inner ones.
@@ -329,7 +230,7 @@ Result<std::optional<Loop>> make_tasks(Schedule& s, const std::string& stage, si
 }
 
 Result<Loop> cut_tasks(Schedule& s, const std::vector<Loop>& around, const Loop& loop, int64_t multiple, double bytes,
-                       const ScheduleOptions& options) {
+                       const CpuScheduleOptions& options) {
     constexpr double kGrain = 16 << 10;
     auto extent = s.extent(loop).as_int();
     if (options.threads < 2 || (extent && around.empty() && double(*extent) * bytes < 2 * kGrain)) return loop;
@@ -355,7 +256,7 @@ bool moves_from_read_places(const Stage& stage) {
 
 }  // namespace
 
-Status vectorize_map(Schedule& s, const std::string& name, size_t first, const ScheduleOptions& options) {
+Status vectorize_map(Schedule& s, const std::string& name, size_t first, const CpuScheduleOptions& options) {
     const Stage& stage = find_stage(s, name);
     std::vector<Loop> loops = s.loops(name);
     if (loops.size() <= first) return {};
@@ -402,7 +303,7 @@ Status vectorize_map(Schedule& s, const std::string& name, size_t first, const S
 namespace {
 
 // All loops but the last: too few for the threads, as far as that is known?
-bool rows_may_be_few(const Schedule& s, const std::vector<Loop>& loops, const ScheduleOptions& options) {
+bool rows_may_be_few(const Schedule& s, const std::vector<Loop>& loops, const CpuScheduleOptions& options) {
     int64_t least = 1;
     for (size_t i = 0; i + 1 < loops.size(); ++i) least *= s.extent(loops[i]).as_int().value_or(1);
     return least < 4 * options.threads;
@@ -410,7 +311,7 @@ bool rows_may_be_few(const Schedule& s, const std::vector<Loop>& loops, const Sc
 
 // Rows of unknown length, which may be few: tasks are parts of rows.
 Status cut_rows(Schedule& s, const std::string& name, const std::vector<Loop>& loops, double element,
-                const ScheduleOptions& options) {
+                const CpuScheduleOptions& options) {
     auto [part, inside] = TRY(s.split(loops.back(), std::max<int64_t>(64, int64_t((16 << 10) / element) / 64 * 64)));
     Loop all = loops[0];
     for (size_t i = 1; i + 1 < loops.size(); ++i) all = TRY(s.fuse(all, loops[i]));
@@ -421,7 +322,7 @@ Status cut_rows(Schedule& s, const std::string& name, const std::vector<Loop>& l
 
 // A transposition to short lines: vectors along what lies without gaps, whose elements are stored one by one.
 Status schedule_short_lines(Schedule& s, const std::string& name, size_t crossing, int64_t lanes, double element,
-                            const ScheduleOptions& options) {
+                            const CpuScheduleOptions& options) {
     constexpr int64_t kBlock = 64;
     std::vector<Loop> loops = s.loops(name);
     auto [blocks, inside] = TRY(s.split(loops[crossing], kBlock));
@@ -440,7 +341,7 @@ Status schedule_short_lines(Schedule& s, const std::string& name, size_t crossin
 
 }  // namespace
 
-Status schedule_map(Schedule& s, const std::string& name, const ScheduleOptions& options) {
+Status schedule_map(Schedule& s, const std::string& name, const CpuScheduleOptions& options) {
     TRY(merge_dense_axes(s, name));
     const Stage stage = find_stage(s, name);
     if (stage.axes.empty()) return {};

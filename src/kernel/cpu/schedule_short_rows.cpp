@@ -88,7 +88,7 @@ Status write_out(Schedule& s, const std::string& name, size_t row, int64_t lanes
 }  // namespace
 
 Result<bool> schedule_short_rows(Schedule& s, const std::string& out, const RowGroup& group,
-                                 const ScheduleOptions& options) {
+                                 const CpuScheduleOptions& options) {
     constexpr int64_t kFewest = 4, kSideBySide = 4;
     const std::vector<std::string> names = stages_of(out, group);
     int64_t lanes = INT64_MAX;

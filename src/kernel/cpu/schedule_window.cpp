@@ -100,7 +100,7 @@ bool slides(const Stage& stage) {
 }
 
 // The tile of a window over a padded copy, which may reach beyond the last row and column.
-void round_up_tiles(WindowTiles& t, const Stage& stage, int64_t lanes, const ScheduleOptions& options) {
+void round_up_tiles(WindowTiles& t, const Stage& stage, int64_t lanes, const CpuScheduleOptions& options) {
     constexpr int64_t kMostPixels = 8, kMostVectors = 6;
     constexpr int64_t kSomeRows = 4, kSomeVectors = 2;  // where the size is open, and may be small
     const int64_t sums = options.machine.vector_registers / 2;
@@ -117,7 +117,7 @@ void round_up_tiles(WindowTiles& t, const Stage& stage, int64_t lanes, const Sch
 }
 
 // As many outputs as the registers hold sums for, of sizes that leave no rest where there are such.
-WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, const ScheduleOptions& options) {
+WindowTiles choose_window(const Stage& stage, int64_t lanes, bool in_lanes, const CpuScheduleOptions& options) {
     WindowTiles t;
     for (const ReduceAxis& r : stage.reduce) {
         auto e = r.extent.as_int();
@@ -365,7 +365,7 @@ Status sum_tile(Schedule& s, const std::string& sum, const Loop& inside, const W
 struct Window {
     Schedule& s;
     const std::string &sum, &out;
-    const ScheduleOptions& options;
+    const CpuScheduleOptions& options;
     const Stage stage;
     const Padding padding;
     const int64_t lanes;
@@ -441,7 +441,7 @@ int64_t part_columns(Schedule& s, const Stage& stage, const Stage& copy) {
     return 1;
 }
 
-Window look_at(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options) {
+Window look_at(Schedule& s, const std::string& sum, const std::string& out, const CpuScheduleOptions& options) {
     Stage stage = find_stage(s, sum);
     int64_t lanes = lanes_of(s, stage, options.machine);
     auto channels = s.extent(s.loops(out).back()).as_int();
@@ -629,7 +629,7 @@ Status Window::make_copy(const std::optional<Loop>& inside) {
 
 }  // namespace
 
-Status schedule_window(Schedule& s, const std::string& sum, const std::string& out, const ScheduleOptions& options) {
+Status schedule_window(Schedule& s, const std::string& sum, const std::string& out, const CpuScheduleOptions& options) {
     TRY(merge_unit_axes(s, sum, out));
     TRY(turn_weights(s, sum, find_stage(s, sum).axes.back().var));
     Window w = look_at(s, sum, out, options);

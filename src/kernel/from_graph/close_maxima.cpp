@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "kernel/from_graph/definitions.h"
-#include "kernel/gpu/attention/attention_score.h"
+#include "kernel/analyse/attention_score.h"
 
 namespace tessera {
 namespace {

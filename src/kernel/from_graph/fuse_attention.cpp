@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "kernel/analyse/attention.h"
 #include "kernel/cpu/attention.h"
 #include "kernel/from_graph/fuse_groups.h"
 #include "kernel/gpu/attention/attention_kernel.h"

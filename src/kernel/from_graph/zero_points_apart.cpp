@@ -1,7 +1,7 @@
 // Sums of products of bytes less zero points, as sums of the products of the bytes alone: instructions multiply those.
 #include <algorithm>
 
-#include "kernel/cpu/words.h"
+#include "kernel/analyse/byte_sums.h"
 #include "kernel/from_graph/definitions.h"
 #include "kernel/ir/compute.h"
 

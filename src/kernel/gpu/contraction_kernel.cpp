@@ -5,7 +5,8 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "kernel/cpu/schedule_kinds.h"
+#include "kernel/analyse/inline_maps.h"
+#include "kernel/analyse/stages.h"
 #include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/fma_kernel.h"
 #include "kernel/gpu/gpu_kinds.h"

@@ -4,7 +4,8 @@
 #pragma once
 
 #include "base/block_tiles.h"
-#include "kernel/cpu/contraction.h"
+#include "kernel/analyse/contraction.h"
+#include "kernel/analyse/stages.h"
 #include "kernel/schedule/schedule.h"
 
 namespace tessera {

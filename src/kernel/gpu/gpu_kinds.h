@@ -1,7 +1,10 @@
 // The kinds of stages that gpu_schedule knows, and what they have in common.
 #pragma once
 
-#include "kernel/cpu/schedule_kinds.h"
+#include "kernel/analyse/stages.h"
+
+#include <optional>
+#include <set>
 
 namespace tessera {
 

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "kernel/cpu/known_bounds.h"
+#include "kernel/analyse/known_bounds.h"
 
 namespace tessera {
 namespace {

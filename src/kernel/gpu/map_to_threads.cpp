@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "kernel/cpu/contraction.h"
+#include "kernel/analyse/merge_dense_axes.h"
 #include "kernel/gpu/device_size.h"
 #include "kernel/gpu/gpu_kinds.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "kernel/cpu/schedule_kinds.h"
+#include "kernel/analyse/stages.h"
 #include "kernel/gpu/gpu_loops.h"
 #include "kernel/gpu/matrix_operand.h"
 #include "kernel/ir/tile_copy.h"

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "kernel/analyse/row_group.h"
 #include "kernel/gpu/gpu_kinds.h"
 
 namespace tessera {

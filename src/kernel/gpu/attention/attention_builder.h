@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "kernel/cpu/attention.h"
-#include "kernel/gpu/attention/attention_score.h"
+#include "kernel/analyse/attention.h"
+#include "kernel/analyse/attention_score.h"
 
 namespace tessera {
 

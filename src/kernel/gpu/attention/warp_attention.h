@@ -5,8 +5,8 @@
 // (flash decoding).
 #pragma once
 
-#include "kernel/cpu/attention.h"
-#include "kernel/cpu/lower_variants.h"
+#include "kernel/analyse/attention.h"
+#include "kernel/lower/join_variants.h"
 
 namespace tessera {
 

@@ -4,7 +4,7 @@
 // weights with its values goes on, the scores of the next are made.
 #pragma once
 
-#include "kernel/cpu/attention.h"
+#include "kernel/analyse/attention.h"
 
 namespace tessera {
 

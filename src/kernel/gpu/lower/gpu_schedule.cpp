@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/protect.h"
+#include "kernel/analyse/inline_maps.h"
 #include "kernel/gpu/attention/attention_kernel.h"
 #include "kernel/gpu/contraction_kernel.h"
 #include "kernel/gpu/gpu_kinds.h"

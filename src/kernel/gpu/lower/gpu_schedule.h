@@ -3,7 +3,9 @@
 // each row.
 #pragma once
 
-#include "kernel/cpu/default_schedule.h"
+#include "base/decision.h"
+#include "kernel/schedule/schedule.h"
+#include "kernel/schedule/schedule_options.h"
 
 namespace tessera {
 

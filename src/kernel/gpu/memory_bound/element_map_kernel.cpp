@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernel/analyse/inline_maps.h"
+#include "kernel/analyse/merge_dense_axes.h"
 #include "kernel/gpu/device_size.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"

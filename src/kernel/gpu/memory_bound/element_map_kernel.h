@@ -3,7 +3,7 @@
 // flight together.
 #pragma once
 
-#include "kernel/cpu/default_schedule.h"
+#include "kernel/schedule/schedule_options.h"
 
 namespace tessera {
 

@@ -3,7 +3,7 @@
 // neighbouring windows, whose elements they read side by side. Which tap an element is of is known at compile time.
 #pragma once
 
-#include "kernel/cpu/default_schedule.h"
+#include "kernel/schedule/schedule_options.h"
 
 namespace tessera {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "kernel/cpu/schedule_kinds.h"
+#include "kernel/analyse/stages.h"
 #include "kernel/gpu/gpu_loops.h"
 
 namespace tessera {

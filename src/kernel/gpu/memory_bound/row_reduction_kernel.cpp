@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernel/analyse/inline_maps.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/gpu_loops.h"
 #include "kernel/gpu/keep_wide.h"

@@ -6,7 +6,7 @@
 // threads of several warps.
 #pragma once
 
-#include "kernel/cpu/default_schedule.h"
+#include "kernel/schedule/schedule_options.h"
 
 namespace tessera {
 

@@ -1,7 +1,9 @@
 // Stages that are computed row by row: all have the same rows, and those that go along a row the same elements.
 #pragma once
 
-#include "kernel/cpu/schedule_kinds.h"
+#include "kernel/analyse/stages.h"
+
+#include <set>
 
 namespace tessera {
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "kernel/analyse/inline_maps.h"
 #include "kernel/gpu/contraction_builder.h"
 #include "kernel/gpu/device_size.h"
 #include "kernel/gpu/gpu_kinds.h"

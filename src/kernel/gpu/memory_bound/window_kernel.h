@@ -5,7 +5,7 @@
 // through shared memory, and vectors of channels are stored.
 #pragma once
 
-#include "kernel/cpu/default_schedule.h"
+#include "kernel/schedule/schedule_options.h"
 
 namespace tessera {
 

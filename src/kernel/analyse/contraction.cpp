@@ -1,9 +1,9 @@
-#include "kernel/cpu/contraction.h"
+#include "kernel/analyse/contraction.h"
 
 #include <algorithm>
 
 #include "expr/simplify.h"
-#include "kernel/cpu/words.h"
+#include "kernel/analyse/byte_sums.h"
 
 namespace tessera {
 
@@ -41,6 +41,14 @@ int64_t stride_along(const Stage& stage, const std::vector<int>& rows, const Exp
 }
 
 }  // namespace
+
+Expr extent_of(const std::vector<ReduceAxis>& axes, const std::vector<int>& which) {
+    Expr p = 1;
+    for (int i : which) p = p * axes[size_t(i)].extent;
+    return p;
+}
+
+Expr rows_of(const Stage& stage, const Contraction& c) { return extent_of(stage.axes, c.rows); }
 
 std::optional<Contraction> match_contraction(const Stage& stage) {
     if (stage.reduce.empty() || stage.combine != ReduceOp::Sum || stage.axes.empty()) return std::nullopt;

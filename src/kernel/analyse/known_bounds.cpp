@@ -1,8 +1,6 @@
-#include "kernel/cpu/known_bounds.h"
+#include "kernel/analyse/known_bounds.h"
 
 #include <algorithm>
-
-#include "kernel/cpu/schedule_kinds.h"
 
 namespace tessera {
 namespace {

@@ -1,25 +1,11 @@
-// A stage that is a sum of products over two operands, as C[b,m,n] = sum over k of A[b,m,k] * B[b,k,n]: which of its
-// axes are which, and the sizes of tiles for it on a machine.
+// The tiles of a contraction for a processor, from its sizes and how its operands lie.
 #pragma once
 
-#include <optional>
-
 #include "base/machine.h"
-#include "kernel/ir/compute.h"
+#include "kernel/analyse/contraction.h"
+#include "kernel/analyse/stages.h"
 
 namespace tessera {
-
-inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-inline int64_t constant_or(const Expr& e, int64_t otherwise) { return e.as_int().value_or(otherwise); }
-
-// Numbers of axes, in their order. Columns hold the innermost axis of the output.
-struct Contraction {
-    std::vector<int> batch, rows, columns;  // axes of the stage that both operands have, A alone, B alone
-    std::vector<int> depth;                 // reduction axes, so ordered that A is read along the last
-    int a = 0, b = 1;                       // which factor of the product is A
-};
-
-std::optional<Contraction> match_contraction(const Stage& stage);
 
 // Sizes; an extent that is not constant is taken for large.
 struct ContractionShape {

@@ -1,4 +1,4 @@
-#include "kernel/gpu/attention/attention_score.h"
+#include "kernel/analyse/attention_score.h"
 
 #include <cmath>
 

@@ -1,8 +1,7 @@
 #include <algorithm>
 
-#include "kernel/cpu/attention.h"
-#include "kernel/cpu/contraction.h"
-#include "kernel/from_graph/definitions.h"
+#include "kernel/analyse/attention.h"
+#include "kernel/schedule/stage_plan.h"
 
 namespace tessera {
 namespace {
@@ -15,7 +14,7 @@ bool loads(const Expr& e, int slot) {
 }
 
 // What a reduction's value is where it is loaded, with `key` for what it runs over.
-Expr value_at(const RowReduction& r, const Expr& load, const Expr& key) {
+Expr row_value_at(const RowReduction& r, const Expr& load, const Expr& key) {
     Bindings at{{r.over.var.node().name, key}};
     for (size_t i = 0; i < r.vars.size(); ++i) at.insert_or_assign(r.vars[i].node().name, load.arg(i));
     return substitute(r.value, at);
@@ -66,7 +65,7 @@ std::optional<AttentionWeights> match_weights(const Expr& weights, const Expr& k
     if (max->vars.size() != most.args().size() || sum->vars.size() != total.args().size()) return std::nullopt;
     if (depends_on(most, key) || depends_on(total, key)) return std::nullopt;
     if (!(max->over.extent == sum->over.extent)) return std::nullopt;
-    if (!(value_at(*max, most, key) == score) || !(value_at(*sum, total, key) == e)) return std::nullopt;
+    if (!(row_value_at(*max, most, key) == score) || !(row_value_at(*sum, total, key) == e)) return std::nullopt;
     // A weight is NaN exactly where the sum of its row is.
     for (const Expr& c : conditions) {
         Expr row = replaced(c, call(Fn::IsNan, {w}), call(Fn::IsNan, {total}));
