@@ -1,6 +1,7 @@
 // The kinds of stages that gpu_schedule knows, and what they have in common.
 #pragma once
 
+#include "base/machine.h"
 #include "kernel/analyse/stages.h"
 
 #include <optional>

@@ -2,6 +2,7 @@
 // instructions, else by warps (warp_attention.h). Where the number of queries is dynamic, both are there.
 #pragma once
 
+#include "base/machine.h"
 #include "kernel/analyse/attention.h"
 #include "kernel/gpu/contraction_kernel.h"
 

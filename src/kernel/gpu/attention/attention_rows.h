@@ -2,6 +2,7 @@
 // block, how large its tiles are, and into how many parts keys are split.
 #pragma once
 
+#include "base/machine.h"
 #include "kernel/analyse/attention.h"
 
 namespace tessera {

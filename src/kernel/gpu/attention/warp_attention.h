@@ -5,6 +5,7 @@
 // (flash decoding).
 #pragma once
 
+#include "base/machine.h"
 #include "kernel/analyse/attention.h"
 #include "kernel/lower/join_variants.h"
 

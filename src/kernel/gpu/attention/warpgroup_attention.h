@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernel/analyse/attention.h"
+#include "kernel/schedule/schedule.h"
 
 namespace tessera {
 

@@ -3,7 +3,8 @@
 // flight together.
 #pragma once
 
-#include "kernel/schedule/schedule_options.h"
+#include "base/machine.h"
+#include "kernel/schedule/schedule.h"
 
 namespace tessera {
 

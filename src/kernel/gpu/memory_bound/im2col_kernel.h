@@ -3,7 +3,8 @@
 // neighbouring windows, whose elements they read side by side. Which tap an element is of is known at compile time.
 #pragma once
 
-#include "kernel/schedule/schedule_options.h"
+#include "base/machine.h"
+#include "kernel/schedule/schedule.h"
 
 namespace tessera {
 

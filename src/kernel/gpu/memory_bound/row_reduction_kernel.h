@@ -6,6 +6,7 @@
 // threads of several warps.
 #pragma once
 
+#include "kernel/schedule/schedule.h"
 #include "kernel/schedule/schedule_options.h"
 
 namespace tessera {

@@ -5,6 +5,7 @@
 // through shared memory, and vectors of channels are stored.
 #pragma once
 
+#include "kernel/schedule/schedule.h"
 #include "kernel/schedule/schedule_options.h"
 
 namespace tessera {
