@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernel/analyse/contraction.h"
 #include "kernel/analyse/row_group.h"
 #include "kernel/gpu/gpu_kinds.h"
 
