@@ -78,7 +78,8 @@ void bind_quantize(nb::module_& m) {
         .def_rw("power_of_two", &QuantizeOptions::power_of_two).def_rw("per_channel", &QuantizeOptions::per_channel)
         .def_rw("weight_scheme", &QuantizeOptions::weight_scheme)
         .def_rw("bias_correction", &QuantizeOptions::bias_correction)
-        .def_rw("products", &QuantizeOptions::products).def_rw("format", &QuantizeOptions::format).def_rw("optimize", &QuantizeOptions::optimize)
+        .def_rw("products", &QuantizeOptions::products).def_rw("optimize", &QuantizeOptions::optimize)
+        .def_rw("format", &QuantizeOptions::format)
         .def_rw("keep", &QuantizeOptions::keep).def_rw("samples", &QuantizeOptions::samples)
         .def("set_threads", [](QuantizeOptions& o, int threads) { o.compile.threads = threads; }, nb::arg("threads"));
 
