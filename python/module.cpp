@@ -514,6 +514,35 @@ void bind_optimizer(nb::module_& m) {
     m.def("optimizer_passes", &optimizer_passes, "The passes of the optimizer, in order.");
 }
 
+void bind_device_profile(nb::module_& m) {
+    nb::class_<DeviceProfile> device(m, "DeviceProfile", "What one part of a model takes on an accelerator, in its cycles.");
+    nb::class_<DeviceProfile::Unit>(device, "Unit", "What a unit does in these cycles: it is busy, or waits.")
+        .def_ro("name", &DeviceProfile::Unit::name).def_ro("instructions", &DeviceProfile::Unit::instructions)
+        .def_ro("busy", &DeviceProfile::Unit::busy).def_ro("wait_fetch", &DeviceProfile::Unit::wait_fetch)
+        .def_ro("wait_previous", &DeviceProfile::Unit::wait_previous).def_ro("wait_next", &DeviceProfile::Unit::wait_next)
+        .def_ro("wait_room", &DeviceProfile::Unit::wait_room);
+    nb::class_<DeviceProfile::Layer>(device, "Layer", "From the end of the layer before to its own.")
+        .def_ro("name", &DeviceProfile::Layer::name).def_ro("op", &DeviceProfile::Layer::op)
+        .def_ro("plan", &DeviceProfile::Layer::plan, "Its tiles.").def_ro("begin", &DeviceProfile::Layer::begin)
+        .def_ro("end", &DeviceProfile::Layer::end).def_ro("macs", &DeviceProfile::Layer::macs)
+        .def_ro("matrix_cycles", &DeviceProfile::Layer::matrix_cycles).def_ro("bytes", &DeviceProfile::Layer::bytes)
+        .def_ro("least_bytes", &DeviceProfile::Layer::least_bytes)
+        .def_ro("scalar_cycles", &DeviceProfile::Layer::scalar_cycles, "Of a scalar host: docs/accelerator.md.")
+        .def("__repr__", [](const DeviceProfile::Layer& l) {
+            return fmt::format("<{} {}: {} cycles>", l.op, l.name, l.end - l.begin);
+        });
+    device.def_ro("name", &DeviceProfile::name).def_ro("machine", &DeviceProfile::machine)
+        .def_ro("megahertz", &DeviceProfile::megahertz).def_ro("cycles", &DeviceProfile::cycles)
+        .def_ro("macs_per_cycle", &DeviceProfile::macs_per_cycle).def_ro("bytes_per_cycle", &DeviceProfile::bytes_per_cycle)
+        .def_ro("matrix_cycles", &DeviceProfile::matrix_cycles).def_ro("alu_cycles", &DeviceProfile::alu_cycles)
+        .def_ro("fetch_bytes", &DeviceProfile::fetch_bytes).def_ro("load_bytes", &DeviceProfile::load_bytes)
+        .def_ro("store_bytes", &DeviceProfile::store_bytes).def_ro("units", &DeviceProfile::units)
+        .def_ro("layers", &DeviceProfile::layers)
+        .def("__repr__", [](const DeviceProfile& d) {
+            return fmt::format("<{} on {}: {} cycles>", d.name, d.machine, d.cycles);
+        });
+}
+
 void bind_compiler(nb::module_& m) {
     nb::class_<StepProfile>(m, "StepProfile", "One step of a compiled model: its time and its nodes.")
         .def_ro("label", &StepProfile::label).def_ro("kind", &StepProfile::kind).def_ro("nodes", &StepProfile::nodes)
@@ -539,6 +568,7 @@ void bind_compiler(nb::module_& m) {
                                plural(int64_t(r.steps), "step"), r.host_steps, r.from_cache ? ", from the cache" : "");
         });
 
+    bind_device_profile(m);
     nb::class_<Executable>(m, "Executable")
         .def_prop_ro("inputs", &Executable::inputs)
         .def_prop_ro("outputs", &Executable::outputs)
@@ -563,6 +593,13 @@ void bind_compiler(nb::module_& m) {
         .def("run", &run<Executable>, nb::arg("inputs"), nb::arg("seed") = 0, nb::arg("max_work") = int64_t{1} << 50,
              nb::arg("progress") = nb::none(), nb::arg("place") = nb::none(), nb::arg("stream") = nb::none())
         .def("profile", &profile, nb::arg("inputs"), nb::arg("runs"))
+        .def("profile_devices", [](const Executable& e) {
+            Result<std::vector<DeviceProfile>> found = [&] {
+                nb::gil_scoped_release release;
+                return e.profile_devices();
+            }();
+            return unwrap(std::move(found));
+        })
         .def("check", &check, nb::arg("inputs"))
         .def("save", [](const Executable& e, const std::string& path) {
             Status saved = [&] {

@@ -28,7 +28,7 @@ from ._quantize import calibrate_model, quantize_model
 from ._runnable import Executable, Inputs, Model, Path, Progress, check_symbols, number, path_text
 from ._tessera import CompileReport, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
 from ._tessera import OptimizeReport, PassRun, Port, Rewrite, SearchedCandidate, SearchedRule, SearchReport, StepProfile
-from ._tessera import Device, Metadata, Profile, QuantizedLayer, QuantizeReport, Summary, Tensor, TrainingReport, ValueProfile
+from ._tessera import Device, DeviceProfile, Metadata, Profile, QuantizedLayer, QuantizeReport, Summary, Tensor, TrainingReport, ValueProfile
 from ._tessera import Model as _Model
 from ._tessera import compile as _compile
 from ._tessera import compile_targets, devices, memory_in_use, memory_limit, optimizer_passes
@@ -43,7 +43,7 @@ try:
 except PackageNotFoundError:  # used from a source tree
     __version__ = "0"
 
-__all__ = ["Adagrad", "Adam", "AdamW", "CompileReport", "Device", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
+__all__ = ["Adagrad", "Adam", "AdamW", "CompileReport", "Device", "DeviceProfile", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
            "Executable", "FileError", "InferenceSession", "InputError", "Lion", "Loss", "Metadata", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Profile", "QuantizeReport", "QuantizedLayer", "Rewrite", "SGD", "SearchReport",
            "SearchedCandidate", "SearchedRule", "StepProfile", "Summary", "Tensor", "TensorType", "Training", "TrainingReport", "ValueProfile", "array_from", "calibrate", "compile",
            "compile_targets", "custom_op", "demo", "devices", "discover", "from_onnx", "from_torch", "load", "memory_in_use", "memory_limit", "numpy_dtype",

@@ -17,7 +17,7 @@ from . import _html
 from ._arrays import PLAIN_NAMES, value_from
 from ._errors import Error
 from ._places import NO_GPU, Places, datum_of, empty_tensor
-from ._tessera import CompileReport, Datum, FoundWarning, Metadata, Port, StepProfile, Summary
+from ._tessera import CompileReport, Datum, DeviceProfile, FoundWarning, Metadata, Port, StepProfile, Summary
 from ._tessera import Executable as _Executable
 from ._tessera import Model as _Model
 from ._tessera import ModelCaller
@@ -328,6 +328,10 @@ class Executable(Runnable):
     def profile(self, inputs: Inputs, runs: int = 10) -> list[StepProfile]:
         """The time of each step, as the median of several runs."""
         return list(self._held.profile(self._data(inputs), number("runs", runs, 1)))
+
+    def profile_devices(self) -> list[DeviceProfile]:
+        """What each part takes that an accelerator computes, by its own clock; empty if there are none."""
+        return list(self._held.profile_devices())
 
     def check(self, inputs: Inputs) -> list[tuple[str, float]]:
         """Compares each step with the reference: its label, and the largest difference relative to the largest value."""

@@ -113,6 +113,36 @@ class Expected {
     std::unordered_map<const Value*, Datum> known_;
 };
 
+// A copy of what another device computed.
+const CopyStep* copy_back(const Program& program, const Step& step) {
+    const auto* copy = std::get_if<CopyStep>(&step);
+    return copy && program.buffers[static_cast<size_t>(copy->to)].device == 0 ? copy : nullptr;
+}
+
+// What the parts of a graph should be that other devices compute.
+class CheckedParts {
+  public:
+    explicit CheckedParts(const Program& program) {
+        for (const Step& step : program.steps)
+            if (const auto* own = std::get_if<DeviceStep>(&step)) code_.emplace(own->node, own->code.get());
+    }
+
+    Result<Tensor> of(const Value& output, Expected& expected) const {
+        const Node& node = *output.node();
+        const auto graph = TRY(code_.at(&node)->reference(node.view().graph("body")));
+        NamedData inputs;
+        for (size_t i = 0; i < node.inputs().size(); ++i)
+            inputs.emplace(graph->inputs()[i]->name(), *TRY(expected.of(node.input(i))));
+        std::vector<Datum> results = TRY(evaluate(*graph, inputs));
+        for (size_t i = 0; i < node.output_count(); ++i)
+            if (node.output(i) == &output) return results[i].tensor();
+        CHECK(false, "\"{}\" is no output of its node", output.name());
+    }
+
+  private:
+    std::unordered_map<const Node*, const DeviceCode*> code_;
+};
+
 }  // namespace
 
 Result<std::vector<std::pair<std::string, double>>> LoadedProgram::check(const NamedData& inputs) const {
@@ -132,6 +162,7 @@ Result<std::vector<std::pair<std::string, double>>> LoadedProgram::check(const N
     Run run(*this, context, options);
     TRY(run.begin(bound));
 
+    const CheckedParts parts(program_);
     std::vector<int> written(program_.buffers.size(), -1);  // by root: the step after which it is whole
     for (size_t i = 0; i < program_.steps.size(); ++i) {
         auto write = [&](int b) {
@@ -143,15 +174,22 @@ Result<std::vector<std::pair<std::string, double>>> LoadedProgram::check(const N
         }
         for (int b : values_made(program_.steps[i]))
             if (b >= 0) write(b);
+        if (const CopyStep* back = copy_back(program_, program_.steps[i])) write(back->to);
     }
 
     std::vector<std::pair<std::string, double>> differences;
     for (size_t i = 0; i < program_.steps.size(); ++i) {
         TRY(run.step(i));
         TRY(run.finish(i));
+        Expected expected(program_, layout_, run, written, static_cast<int>(i));
+        if (const CopyStep* back = copy_back(program_, program_.steps[i])) {
+            const Value* value = program_.buffers[static_cast<size_t>(back->to)].value;
+            CHECK(value, "a copy from a device fills a buffer without a value");
+            const Datum got = TRY(run.datum(back->to));
+            differences.emplace_back(back->node->name(), relative_difference(got.tensor(), TRY(parts.of(*value, expected))));
+        }
         auto* kernel = std::get_if<KernelStep>(&program_.steps[i]);
         if (!kernel) continue;
-        Expected expected(program_, layout_, run, written, static_cast<int>(i));
         double most = 0;
         for (size_t k = 0; k < kernel->args.size(); ++k) {
             const auto b = static_cast<size_t>(kernel->args[k]);

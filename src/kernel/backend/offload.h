@@ -17,6 +17,8 @@ class DeviceCode {
   public:
     virtual ~DeviceCode() = default;
     virtual std::string text() const = 0;  // for people
+    // The part that it computes, as a graph whose nodes round as the device does: for checks against the evaluator.
+    virtual Result<std::unique_ptr<Graph>> reference(const Graph& body) const { return body.clone(); }
     virtual std::optional<DeviceProfile> profile() const { return {}; }  // of one run; nothing: the device has none
 };
 

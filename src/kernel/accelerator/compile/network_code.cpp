@@ -17,6 +17,13 @@ std::string NetworkCode::text() const {
     return text + to_string(all.subspan(next));
 }
 
+// The evaluator computes the body of an op in f64, the machine in f32 after each operation.
+Result<std::unique_ptr<Graph>> NetworkCode::reference(const Graph& body) const {
+    std::unique_ptr<Graph> made = body.clone();
+    TRY(leave_rescaling(*made));
+    return made;
+}
+
 Result<std::shared_ptr<const DeviceCode>> compile_part(const Node& node, const Machine& machine,
                                                        const NetworkOptions& options) {
     Network network = TRY(network_of(node.view().graph("body"), machine));

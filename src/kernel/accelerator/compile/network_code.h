@@ -12,6 +12,7 @@ class NetworkCode : public DeviceCode {
     const CompiledNetwork& compiled() const { return compiled_; }
     // The instructions as parse_program reads them; a comment before each layer says its name and tiles.
     std::string text() const override;
+    Result<std::unique_ptr<Graph>> reference(const Graph& body) const override;
     std::optional<DeviceProfile> profile() const override;
 
   private:
