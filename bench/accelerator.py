@@ -5,8 +5,8 @@ usage: bench/accelerator.py [--only resnet18,mobilenet_v1] [--size 224] [--width
                             [--evaluate] [--markdown] [--layers] [--keep FOLDER]
 
 Each network has random weights, is quantized by `tessera quantize`, and runs with --target tessel. Its outputs must equal
-those of the compiled CPU code for the same integers (`tessera quantize --format integer`) in every bit, and with --evaluate
-those of the reference evaluator. Needs a Python with NumPy and onnx."""
+those of the compiled CPU code for the same integers (`tessera quantize --format integer`) in every bit. With --evaluate,
+each part must also equal the reference evaluator, as `tessera compile --check` compares them. Needs a Python with NumPy and onnx."""
 
 import argparse
 import json
@@ -50,7 +50,9 @@ def network(args, name, folder):
     want, got = scores(args, folder, integer), scores(args, folder, qdq, *target)
     same = [("CPU", np.array_equal(want, got))]
     if args.evaluate:
-        same.append(("evaluator", np.array_equal(scores(args, folder, integer, "--backend=evaluate"), got)))
+        image = ["--input", f"image={folder / 'image.npy'}"]
+        checked = json.loads(run(args, "compile", qdq, *target, *image, "--check", "--json"))["check"]
+        same.append(("evaluator", all(step["error"] == 0 for step in checked)))
     profile = json.loads(run(args, "profile", qdq, *target, "--latency-hiding", "--json"))
     return same, profile
 

@@ -34,10 +34,10 @@ TEST(TakeLayers, RandomGraphsStayTheSame) {
         const int64_t size = r.upto(4, 9), channels = r.upto(1, 20);
         std::vector<Value*> values;
         for (int64_t i = r.upto(1, 2); i > 0; --i) values.push_back(r.input(r.byte_type(), {1, channels, size, size}));
-        for (int64_t i = r.upto(3, 8); i > 0; --i) {
+        for (int64_t i = r.upto(4, 12); i > 0; --i) {
             Value* x = values[size_t(r.upto(0, int64_t(values.size()) - 1))];
             Value* y = values[size_t(r.upto(0, int64_t(values.size()) - 1))];
-            const int64_t kind = r.upto(1, 10);
+            const int64_t kind = r.upto(1, 13);
             if (kind <= 5) values.push_back(r.conv(x, {channels}, r.byte_type()));
             if (kind == 6) values.push_back(r.max_pool(x, 3, 1, 1));
             if (kind == 7 || kind == 8) values.push_back(r.add(x, y, r.byte_type(), r.chance(50)));

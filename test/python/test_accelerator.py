@@ -2,10 +2,12 @@
 
 import json
 import pathlib
+import subprocess
 import sys
 
 import numpy as np
 import pytest
+from conftest import BINARY
 from quantized_models import cnn, images
 from test_report import in_browser, page_data
 
@@ -207,3 +209,15 @@ def test_cycles_from_python(small, tessera_command):
         assert part.layers[0].begin == 0 and all(a.end == b.begin for a, b in zip(part.layers, part.layers[1:]))
         assert sum(layer.matrix_cycles for layer in part.layers) == part.matrix_cycles <= part.units[1].busy
     assert tessera.compile(small).profile_devices() == []
+
+
+def test_whole_networks_of_whole_images():
+    """What docs/accelerator.md says of ResNet-18 and MobileNet-v1 at 224x224, with all channels."""
+    done = subprocess.run([sys.executable, ROOT / "bench" / "accelerator.py", "--tessera", BINARY, "--evaluate", "--markdown"],
+                          capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in done.stdout.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["resnet18", "mobilenet_v1"]
+    for name, macs, cycles, rate, one, scalar, fewer, equal in rows:
+        assert equal == "CPU, evaluator" and float(fewer) >= 20
+        assert int(cycles.replace(",", "")) < int(one.replace(",", ""))
