@@ -65,6 +65,9 @@ TEST(TakeLayers, RandomGraphsStayTheSame) {
         parts += taken;
         several += taken > 1;
         for (const auto& node : r.graph().nodes()) EXPECT_NE(node->op().name, "qlinear_conv");
+        for (const Choice& c : context.choices)
+            EXPECT_TRUE(c.decision || c.subject.find("qlinear_conv") == std::string::npos)
+                << c.subject << ": " << c.decision.reason();
     }
     EXPECT_GT(parts, 60u);
     EXPECT_GT(several, 10u);

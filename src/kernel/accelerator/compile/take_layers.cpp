@@ -185,10 +185,15 @@ class Taker {
     Result<Changed> put_in_place(Part& part) {
         if (part.outputs.empty()) return Changed(false);
         NodeSpec spec{.op = find_op("offload"), .inputs = part.inputs, .name = part.name()};
+        for (Value*& in : spec.inputs)
+            if (auto made = replaced_.find(in); made != replaced_.end()) in = made->second;
         spec.outputs = part.outputs.size();
         spec.attrs.emplace("body", Attr(std::move(part.body)));
         Node* made = TRY(graph_.add(std::move(spec)));
-        for (size_t i = 0; i < part.outputs.size(); ++i) graph_.replace_uses(part.outputs[i], made->output(i));
+        for (size_t i = 0; i < part.outputs.size(); ++i) {
+            graph_.replace_uses(part.outputs[i], made->output(i));
+            replaced_.emplace(part.outputs[i], made->output(i));
+        }
         return Changed(true);
     }
 
@@ -216,7 +221,8 @@ class Taker {
     const Machine& machine_;
     const NetworkOptions& options_;
     PassContext& context_;
-    std::set<const Node*> refused_;  // roots of layers that stay on the host
+    std::set<const Node*> refused_;                      // roots of layers that stay on the host
+    std::unordered_map<const Value*, Value*> replaced_;  // outputs of layers by those of their parts
     std::unordered_map<const Node*, std::string> reasons_;
 };
 
