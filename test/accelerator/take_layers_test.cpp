@@ -88,6 +88,18 @@ TEST(TakeLayers, OnePartUntilTheHostComesBetween) {
     }
 }
 
+// Rows of several matrices are those of one.
+TEST(TakeLayers, ProductsOfSeveralMatrices) {
+    RandomGraph r(5);
+    Value* x = r.input(DType::u8, {2, 3, 7, 40});
+    Value* w = r.builder().constant(r.tensor(DType::i8, {40, 21}));
+    r.graph().add_output(r.builder().op("matmul_integer", {x, w, r.zero(DType::u8)}));
+    expect_as_evaluated(Machine{.name = "usual"}, r);
+    PassContext context;
+    ASSERT_TRUE(accelerator::take_layers(r.graph(), Machine{.name = "usual"}, {}, context).ok());
+    EXPECT_EQ(parts_of(r.graph()).size(), 1u);
+}
+
 // A pool alone is not worth two copies, and a layer that fits no scratchpad cannot be taken: both are told.
 TEST(TakeLayers, SaysWhatStays) {
     RandomGraph r(3);

@@ -9,6 +9,7 @@ namespace tessera::accelerator {
 namespace {
 
 constexpr int64_t kMostSize = 1 << 15, kMostKernel = 255;
+constexpr const char* kSizes = "its sizes are not constants, or larger than 32768";
 
 bool is_byte(DType t) { return t == DType::u8 || t == DType::i8; }
 
@@ -22,14 +23,16 @@ std::optional<Activation> activation_of(const Value& v) {
     return Activation{(*sizes)[0], (*sizes)[1], (*sizes)[2], (*sizes)[3], v.type().tensor().dtype};
 }
 
-// A matrix as an image of one line: rows are places, columns channels.
+// Matrices as an image of one line: rows, those of all matrices, are places, columns channels.
 std::optional<Activation> matrix_of(const Value& v) {
     if (!v.type().is_tensor() || !v.type().tensor().shape.ranked()) return {};
     const auto sizes = v.type().tensor().shape.sizes();
-    if (!sizes || sizes->size() != 2) return {};
-    for (int64_t s : *sizes)
+    if (!sizes || sizes->size() < 2) return {};
+    int64_t rows = 1;
+    for (size_t d = 0; d + 1 < sizes->size() && rows <= kMostSize; ++d) rows *= (*sizes)[d];
+    for (int64_t s : {rows, sizes->back()})
         if (s < 1 || s > kMostSize) return {};
-    return Activation{1, (*sizes)[1], 1, (*sizes)[0], v.type().tensor().dtype, true};
+    return Activation{1, sizes->back(), 1, rows, v.type().tensor().dtype, true};
 }
 
 std::optional<float> float_of(const Value* v) {
@@ -115,7 +118,7 @@ class Finder {
         if (bounded && !bounds_of(root)) return;
         if (!machine_.alu) return refuse(conv, "the accelerator has no vector ALU");
         const auto in = activation_of(*conv.input(0)), out = activation_of(*conv.output());
-        if (!in || !out) return refuse(conv, "its sizes are not constants");
+        if (!in || !out) return refuse(conv, kSizes);
         const auto x_scale = float_of(conv.input(1)), y_scale = float_of(conv.input(6));
         const auto x_zero = zero_of(conv.input(2)), w_zero = zero_of(conv.input(5)), y_zero = zero_of(conv.input(7));
         const Value *w_scale = conv.input(4), *bias = conv.input(8);
@@ -175,7 +178,7 @@ class Finder {
         const Value *x = product->input(0), *w = product->input(1);
         const auto in = conv ? activation_of(*x) : matrix_of(*x);
         const auto out = conv ? activation_of(*root.output()) : matrix_of(*root.output());
-        if (!in || !out) return refuse(*product, "its sizes are not constants");
+        if (!in || !out) return refuse(*product, kSizes);
         const auto x_zero = zero_of(product->input(2)), w_zero = zero_of(product->input(3));
         if (!known_weights(w) || !x_zero || w_zero != 0)
             return refuse(*product, "its weights or zero points are not constants, or its weights have zero points");
@@ -220,7 +223,7 @@ class Finder {
         if (!is_byte(node.output()->type().tensor().dtype)) return;
         if (!machine_.alu) return refuse(node, "the accelerator has no vector ALU");
         const auto in = activation_of(*node.input(0)), out = activation_of(*node.output());
-        if (!in || !out || node.output_count() != 1) return refuse(node, "its sizes are not constants");
+        if (!in || !out || node.output_count() != 1) return refuse(node, kSizes);
         const OpView op = node.view();
         const Shape& x = op.shape(0);
         const auto window = window_of(conv_window(op, x.slice(2, x.rank()), Shape(op.ints("kernel_shape"))));
@@ -238,7 +241,7 @@ class Finder {
         if (!machine_.alu) return refuse(root, "the accelerator has no vector ALU");
         const auto at_a = activation_of(*a->bytes), at_b = activation_of(*b->bytes),
                    out = activation_of(*root.output());
-        if (!at_a || !at_b || !out) return refuse(root, "its sizes are not constants");
+        if (!at_a || !at_b || !out) return refuse(root, kSizes);
         const auto like = [&](const Activation& v) {
             return v.batch == out->batch && v.channels == out->channels && v.height == out->height &&
                    v.width == out->width;

@@ -15,7 +15,7 @@ namespace tessera::accelerator {
 struct Activation {
     int64_t batch = 1, channels = 1, height = 1, width = 1;
     DType dtype = DType::u8;
-    bool matrix = false;  // its tensor is [width, channels]
+    bool matrix = false;  // its tensor is [..., channels] with width rows
     bool operator==(const Activation&) const = default;
 };
 
