@@ -215,7 +215,8 @@ nb::object run_arrays(const Model& model, nb::dict inputs, nb::list names, uint6
 
 // Runs without the GIL; Ctrl-C between passes cancels.
 Optimized optimize_model(const Model& model, const std::string& precision, const std::vector<std::string>& rules,
-                         bool refute_rules, int64_t fold_limit, const std::string& stop_after, bool record) {
+                         bool refute_rules, int64_t fold_limit, const std::string& stop_after, bool record,
+                         const std::optional<std::string>& cache) {
     std::atomic<bool> cancel{false};
     bool interrupted = false;
     OptimizeOptions options;
@@ -225,6 +226,7 @@ Optimized optimize_model(const Model& model, const std::string& precision, const
     options.fold_limit = fold_limit;
     options.stop_after = stop_after;
     options.record = record;
+    options.cache = cache;
     options.cancel = &cancel;
     options.after = [&](const std::string&, const Model&, bool) {
         nb::gil_scoped_acquire gil;
@@ -510,7 +512,7 @@ void bind_optimizer(nb::module_& m) {
 
     nb::class_<Optimized>(m, "Optimized").def_ro("model", &Optimized::model).def_ro("report", &Optimized::report);
     m.def("optimize", &optimize_model, nb::arg("model"), nb::arg("precision"), nb::arg("rules"), nb::arg("refute_rules"),
-          nb::arg("fold_limit"), nb::arg("stop_after"), nb::arg("record"));
+          nb::arg("fold_limit"), nb::arg("stop_after"), nb::arg("record"), nb::arg("cache").none());
     m.def("optimizer_passes", &optimizer_passes, "The passes of the optimizer, in order.");
 }
 

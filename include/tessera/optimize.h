@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@ struct OptimizeOptions {
     std::string precision = "default";
     std::vector<std::string> rules = {};        // additional files of rewrite rules
     bool refute_rules = true;                   // reject an additional rule if a counterexample is found
+    std::optional<std::string> cache = {};      // folder for the results of these checks; none: the user's; empty: none
     int opset = 0;                              // of the result; 0: the model's own
     int64_t fold_limit = int64_t{1} << 24;      // maximum growth in bytes by one folded constant
     std::vector<std::string> with = {};         // optional passes to enable: "siblings", "native"

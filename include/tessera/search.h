@@ -30,7 +30,7 @@ struct ModelSearchOptions {
     std::map<std::string, int64_t> sizes = {};  // of symbols, for measurements; 1 by default
     double alpha = 1.05;                    // of backtracking
     size_t budget = 1000;                   // graphs that backtracking visits
-    std::optional<std::string> cache = {};  // folder for measured costs; none: the user's; empty: none
+    std::optional<std::string> cache = {};  // folder for costs and checked rules; none: the user's; empty: none
     // Seconds for mutants: rules derived for this model's own products from programs that equal them almost everywhere,
     // then corrected and proved (docs/corrected.md). The time covers deriving the rules, a second search, and timing
     // its candidates against the result of the first. 0: no mutants.

@@ -135,14 +135,16 @@ def _paths(files: Files) -> list[str]:
 
 def optimize(model: Source, precision: str = "default", *, rules: Files = (),
              refute_rules: bool = True, fold_limit: int = 1 << 24, stop_after: str = "",
-             record: bool = False) -> tuple[Model, OptimizeReport]:
+             record: bool = False, cache: Path | None = None) -> tuple[Model, OptimizeReport]:
     """Returns an equivalent model that does less work, and a report of the rewrites. The argument is not changed.
 
     `precision`: "strict" keeps results bitwise equal, "default" also admits rewrites that are equal over the reals up
     to rounding, "fast" also approximations. `rules` are files of additional rewrite rules (docs/rules.md); a rule
     with a counterexample is rejected unless `refute_rules` is False. `record` keeps each rewrite in report.rewrites.
-    `stop_after` stops after the first run of that pass; optimizer_passes() lists them."""
-    done = _optimize(load(model)._held, precision, _paths(rules), refute_rules, fold_limit, stop_after, record)
+    `stop_after` stops after the first run of that pass; optimizer_passes() lists them. `cache` is the folder that
+    remembers which rules were checked (None: the user's; "": none)."""
+    folder = None if cache is None else path_text(cache)
+    done = _optimize(load(model)._held, precision, _paths(rules), refute_rules, fold_limit, stop_after, record, folder)
     return Model(done.model), done.report
 
 

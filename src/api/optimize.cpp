@@ -45,7 +45,7 @@ Result<Optimized> optimize_model(const Model& model, const OptimizeOptions& opti
     auto began = std::chrono::steady_clock::now();
     PipelineOptions pipeline;
     pipeline.precision = TRY(precision_named(options.precision));
-    pipeline.user_rules = TRY(accepted_rules(options.rules, options.refute_rules, options.cancel));
+    pipeline.user_rules = TRY(accepted_rules(options.rules, options.refute_rules, options.cache, options.cancel));
     pipeline.fold_limit = options.fold_limit;
     pipeline.with = options.with;
     pipeline.record = options.record;

@@ -46,7 +46,7 @@ struct ChosenRules {
 
 Result<ChosenRules> choose_rules(const ModelSearchOptions& options) {
     ChosenRules chosen;
-    chosen.own = TRY(accepted_rules(options.rules, options.refute_rules, options.cancel));
+    chosen.own = TRY(accepted_rules(options.rules, options.refute_rules, options.cache, options.cancel));
     auto add = [&](const Rule& rule, std::vector<const Rule*>& to) {
         int ops = 0;
         for (const Term& root : rule.pattern) ops += ops_of(root);

@@ -347,6 +347,8 @@ bool Names::impossible(const Conjunction& given) {
 
 // What holds of the atoms, and of their products with sizes, is added first.
 bool Names::group_impossible(const Conjunction& given) {
+    auto [answer, fresh] = answers_.emplace(given, false);
+    if (!fresh) return answer->second;
     Conjunction facts = given;
     std::set<int> atoms;
     for (const Whole& f : given) atoms_in(f, atoms);
@@ -394,9 +396,9 @@ bool Names::group_impossible(const Conjunction& given) {
         }
     Rows rows;
     for (const Whole& f : facts) rows.insert(f);
-    const bool impossible = rows.unsatisfiable();
-    if (impossible && observer) observer(*this, given);
-    return impossible;
+    answer->second = rows.unsatisfiable();
+    if (answer->second && observer) observer(*this, given);
+    return answer->second;
 }
 
 bool Names::follows(const Conjunction& facts, const Whole& p) {

@@ -58,6 +58,7 @@ class Names {
     std::vector<Entry> entries_;
     std::map<std::string, int> by_name_;
     std::map<std::pair<Kind, std::vector<Whole>>, int> by_parts_;
+    std::map<Conjunction, bool> answers_;  // of group_impossible: an atom never changes
     std::string_view text_;
     int depth_ = 0;  // of functions that are being read
 

@@ -3,8 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
+
+#include "base/text_file.h"
 
 namespace tessera {
 
@@ -51,12 +52,7 @@ Result<Certificates> read_certificates(std::string_view text, const std::string&
 }
 
 Result<Certificates> load_certificates(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file)
-        return Error(Code::E0101, "cannot open \"{}\"", path).hint("certificates lie beside the rules, as x.cert");
-    std::stringstream text;
-    if (file.peek() != EOF) text << file.rdbuf();
-    return read_certificates(text.str(), path);
+    return read_certificates(TRY(read_text_file(path, "certificates lie beside the rules, as x.cert")), path);
 }
 
 const Certificates& built_in_certificates(std::string_view file) {

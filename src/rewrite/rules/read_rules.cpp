@@ -1,9 +1,8 @@
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <sstream>
 
 #include "base/nearest.h"
+#include "base/text_file.h"
 #include "graph/text/literal.h"
 #include "graph/text/scanner.h"
 #include "rewrite/rule.h"
@@ -443,12 +442,7 @@ class RuleReader {
 Result<Rules> read_rules(std::string_view text, const std::string& source) { return RuleReader(text, source).all(); }
 
 Result<Rules> load_rules(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) return Error(Code::E0101, "cannot open \"{}\"", path).hint("check the path and the file's permissions");
-    std::stringstream text;
-    if (file.peek() != EOF) text << file.rdbuf();
-    if (file.bad()) return Error(Code::E0101, "\"{}\" cannot be read", path).hint("name a file, not a folder");
-    return read_rules(text.str(), path);
+    return read_rules(TRY(read_text_file(path, "check the path and the file's permissions")), path);
 }
 
 }  // namespace tessera
