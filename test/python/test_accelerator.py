@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from conftest import BINARY
-from quantized_models import cnn, images
+from quantized_models import block, cnn, images, tokens
 from test_report import in_browser, page_data
 
 import tessera
@@ -221,3 +221,13 @@ def test_whole_networks_of_whole_images():
     for name, macs, cycles, rate, one, scalar, fewer, equal in rows:
         assert equal == "CPU, evaluator" and float(fewer) >= 20
         assert int(cycles.replace(",", "")) < int(one.replace(",", ""))
+
+
+def test_products_of_a_transformer(tmp_path):
+    """Of matrices in a batch; the normalizations and the attention between them stay on the host."""
+    quantized = {form: tessera.quantize(block(), samples=[{"x": x} for x in tokens(3)], format=form)[0].to_text().replace("[N,", "[2,")
+                 for form in ("qdq", "integer")}
+    x = np.concatenate(tokens(2, 30))
+    accelerated = tessera.compile(tessera.parse(quantized["qdq"]), target="tessel")
+    assert sorted(layer.name for part in accelerated.profile_devices() for layer in part.layers) == ["down", "key", "query", "up"]
+    np.testing.assert_array_equal(accelerated(x), tessera.compile(tessera.parse(quantized["integer"]), cache="")(x))

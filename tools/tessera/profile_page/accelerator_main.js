@@ -32,7 +32,7 @@ function unitBars(place) {
         svg.append(drawn("text", {x: width - 50, y: row * k + 15}, shown.percent(unit.busy / Math.max(unit.cycles, 1))));
     });
     kinds.forEach(([kind, style], k) => {
-        const y = row * data.units.length + 8, x = left + 110 * k;
+        const y = row * data.units.length + 8, x = left + 118 * k;
         svg.append(drawn("rect", {x, y, width: 12, height: 12, class: style}),
                    drawn("text", {x: x + 16, y: y + 10, class: "quiet"}, kind === "busy" ? "busy" : kind === "fetch" ? "no instruction" : kind === "tokens" ? "waits for a token" : "queue full"));
     });
