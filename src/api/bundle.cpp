@@ -12,6 +12,7 @@
 
 #include "api/bundle_text.h"
 #include "api/stages.h"
+#include "backends/backend.h"
 #include "base/output_file.h"
 #include "base/protect.h"
 #include "graph/evaluate/evaluate_node.h"
@@ -182,8 +183,9 @@ Result<BundleReport> write_bundle(const Model& model, const std::string& folder,
         const CompileOptions& chosen = options.compile;
         const int threads = std::max(1, chosen.threads);
         const Precision precision = TRY(precision_named(chosen.precision));
-        if (chosen.target.starts_with("cuda") || TRY(describe_target(chosen.target)).blocks)
-            return Error(Code::E0605, "no bundle: {} is a GPU, and bundles are C code for processors", chosen.target);
+        if (!TRY(find_backend(chosen.target))->makes_objects())
+            return Error(Code::E0605, "no bundle: {} is no processor, and bundles are C code for processors",
+                         chosen.target);
         LowerOptions lower = TRY(lower_options(chosen, precision, threads));
         lower.unrolled = INT64_MAX;  // there is nobody to steer a loop
         BundleText text;

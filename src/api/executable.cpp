@@ -1,6 +1,7 @@
 // What an executable can be asked for, by the program that answers: see executable_state.h.
 #include "api/executable_state.h"
 #include "api/relax.h"
+#include "backends/backend.h"
 #include "llvm/targets/target.h"
 #include "rewrite/fix_sizes.h"
 
@@ -214,10 +215,12 @@ Result<std::string> Executable::emit(std::string_view what) const {
 Result<std::string> Executable::State::emit(std::string_view what) const {
     const Program& program = this->program();
     if (what == "llvm") return emit_llvm(TRY(kernels()), codegen);
-    if (what == "ptx" && !TRY(describe_target(codegen.target)).blocks)
-        return Error(Code::E0501, "{} has no PTX: it is no GPU", codegen.target)
-            .hint("compile for cuda, or for one of: sm_80, sm_90, sm_90a");
-    if (what == "asm" || what == "ptx") return emit_assembly(TRY(kernels()), codegen);
+    const Backend& backend = *TRY(find_backend(codegen.target));
+    if (what == "asm" || what == backend.assembly()) return emit_assembly(TRY(kernels()), codegen);
+    for (const Backend* other : backends())
+        if (what == other->assembly())
+            return Error(Code::E0501, "{} has no {}: its code is {}", codegen.target, what, backend.assembly())
+                .hint("compile for one of: {}", fmt::join(other->targets(), ", "));
     if (what == "kernel") return print_kernels(TRY(kernels()));
     if (what == "compute" || what == "schedule") {
         std::vector<KernelStages> stages;

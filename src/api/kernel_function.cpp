@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <mutex>
 
+#include "backends/backend.h"
 #include "base/protect.h"
 #include "base/usable_cores.h"
-#include "kernel/cpu/default_schedule.h"
 #include "kernel/ir/check_bounds.h"
 #include "runtime/devices/bind_launches.h"
 #include "runtime/devices/cpu_device.h"
@@ -212,11 +212,12 @@ Result<KernelSchedule> KernelSchedule::automatic(std::string_view compute, int t
     return protect("schedule", {.name = "compute.tsc", .text = [&] { return std::string(compute); }},
                    [&]() -> Result<KernelSchedule> {
                        Compute checked = TRY(checked_compute(compute));
-                       CpuScheduleOptions options;
-                       options.machine = TRY(describe_target("host"));
+                       const Backend& backend = *backends().front();
+                       ScheduleOptions options;
+                       options.machine = TRY(backend.machine(backend.usual_target()));
                        options.threads = threads > 0 ? threads : usable_cores();
                        std::vector<Buffer> parameters = checked.buffers;
-                       Schedule chosen = TRY(default_schedule(std::move(checked), options));
+                       Schedule chosen = TRY(backend.scheduling().schedule(checked, options));
                        return KernelSchedule(std::make_shared<State>(State{std::move(chosen), std::move(parameters)}));
                    });
 }

@@ -1,7 +1,7 @@
 #include "api/kernel_text.h"
 
+#include "backends/backend.h"
 #include "base/protect.h"
-#include "kernel/cpu/lower_variants.h"
 #include "kernel/ir/check_bounds.h"
 #include "onnx/file.h"
 
@@ -9,13 +9,13 @@ namespace tessera {
 namespace {
 
 Status add_computes(std::string_view text, const std::string& path, const LowerOptions& lower, TextStages& made) {
-    const ScheduleOptions schedule{lower.machine, lower.threads, lower.strict, lower.fast};
+    const ScheduleOptions schedule = schedule_options(lower);
     std::vector<Choice> choices;
     for (const Compute& compute : TRY(parse_computes(text, path))) {
         TRY(verify(compute));
         TRY(check_bounds(compute));
         std::string traces;
-        Lowered lowered = TRY(lower_variants(compute, schedule, choices, &traces));
+        Lowered lowered = TRY(scheduling_of(lower).lower(compute, schedule, choices, &traces));
         made.stages.push_back({to_string(compute), std::move(traces)});
         made.kernels.push_back(std::move(lowered.kernel));
         if (lowered.prepare.body) made.kernels.push_back(std::move(lowered.prepare));
@@ -52,7 +52,8 @@ Result<TextStages> compile_text(const std::string& path, const CompileOptions& o
 Result<std::string> TextStages::emit(std::string_view what) const {
     if (what == "kernel") return print_kernels(kernels);
     if (what == "llvm") return emit_llvm(kernels, codegen);
-    if (what == "asm") return emit_assembly(kernels, codegen);
+    const Backend& backend = *TRY(find_backend(codegen.target));
+    if (what == "asm" || what == backend.assembly()) return emit_assembly(kernels, codegen);
     if (has_computes && (what == "compute" || what == "schedule")) return print_stages(stages, what);
     return Error(Code::E0501, "the stage \"{}\" is not reached from here", what)
         .hint("there are: {}kernel, llvm, asm", has_computes ? "compute, schedule, " : "");

@@ -1,6 +1,7 @@
 // What a search found, as text for people.
 #include <algorithm>
 
+#include "backends/backend.h"
 #include "base/error.h"
 #include "tessera/search.h"
 
@@ -72,7 +73,7 @@ std::string SearchReport::to_text(bool rules) const {
                     how_it_ended(*this));
     text += fmt::format("  {:.2f} s searching, {:.2f} s measuring {} kernels, {:.2f} s timing{}\n", search_seconds,
                         measure_seconds, measured, timing_seconds,
-                        device.empty() || device == "cpu" ? "" : fmt::format(", on {}", device));
+                        device.empty() || device == backends().front()->name() ? "" : fmt::format(", on {}", device));
     for (size_t i = 0; i < candidates.size(); ++i) {
         const SearchedCandidate& c = candidates[i];
         std::string timed = "not timed";

@@ -82,9 +82,10 @@ Result<Model> graph_after(const Model& model, const std::string& pass, const Com
 
 Result<LowerOptions> lower_options(const CompileOptions& options, Precision precision, int threads) {
     LowerOptions lower;
-    lower.offloading = TRY(
-        TRY(find_backend(options.target))->offloading(options.target, {.virtual_threads = options.virtual_threads}));
-    lower.machine = TRY(describe_target(lower.offloading ? "host" : options.target));
+    const Backend& backend = *TRY(find_backend(options.target));
+    lower.offloading = TRY(backend.offloading(options.target, {.virtual_threads = options.virtual_threads}));
+    lower.machine = TRY(backend.machine(options.target));
+    lower.scheduling = &backend.scheduling();
     lower.threads = threads;
     lower.fuse = options.fuse;
     lower.strict = precision == Precision::Strict;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "api/bundle_text.h"
+#include "backends/backend.h"
 #include "kernel/from_tile/from_tile.h"
 #include "kernel/ir/tile_calls.h"
 #include "llvm/compile_kernels.h"
@@ -114,9 +115,11 @@ Result<Signature> signature_of(const Program& program, const std::vector<Argumen
 
 Result<AheadOfTime> compile_ahead(const Program& program, const std::vector<Argument>& arguments, int grid_rank,
                                   std::string_view target) {
-    const Machine machine = TRY(describe_target(target));
-    if (machine.blocks)
-        return Error(Code::E0604, "{} has no objects with a header of C", target).hint("emit its PTX instead");
+    const Backend& backend = *TRY(find_backend(target));
+    if (!backend.makes_objects())
+        return Error(Code::E0604, "{} has no objects with a header of C", target)
+            .hint("emit its {} instead", backend.assembly());
+    const Machine machine = TRY(backend.machine(target));
     TileKernel made = TRY(from_tile(program, arguments, grid_rank, machine));
     const Kernel& kernel = made.kernel;
     if (made.by_address) return Error(Code::E0604, "{} reaches memory by addresses", kernel.name);

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "api/tile_ahead.h"
+#include "backends/backend.h"
 #include "base/protect.h"
 #include "base/reports.h"
 #include "kernel/from_tile/from_tile.h"
@@ -14,15 +15,12 @@
 #include "runtime/cached_code.h"
 #include "runtime/devices/bind_launches.h"
 #include "runtime/devices/cpu_device.h"
-#include "runtime/devices/cuda_device.h"
 #include "tessera/tile.h"
 #include "tile/program.h"
 
 namespace tessera::tile {
 
 namespace {
-
-constexpr const char* kUsualGpu = "sm_90a";
 
 // Of the loops around a statement, the place that the innermost has.
 Place place_of(const Stmt& body, const Stmt& wanted) {
@@ -193,8 +191,12 @@ Result<Function> Function::compile(const Program& program, const std::vector<Arg
     }
     return protect(
         "tile", {.name = "program.tile", .text = [&] { return program.to_string(); }}, [&]() -> Result<Function> {
-            Device* device = nullptr;
-            if (const auto number = cuda_number(target.name)) device = TRY(cuda_device(*number));
+            const Backend& backend = *TRY(find_backend(target.name));
+            if (TRY(backend.offloading(target.name)))
+                return Error(Code::E0604, "{} computes parts of models, and no tile programs", target.name)
+                    .hint("compile it for {}", backends().front()->usual_target());
+            Device* device = TRY(backend.device(target.name));
+            if (device->shares_memory()) device = nullptr;
             const std::string name(device ? device->target() : target.name);
             const Machine machine = TRY(describe_target(name));
             TileKernel made_of =
@@ -231,7 +233,7 @@ Result<Function> Function::compile(const Program& program, const std::vector<Arg
                 if (a.as == Argument::As::Element) made->by_their_address.push_back(slot);
                 slot += a.as == Argument::As::Element || (a.as == Argument::As::Array && !made->by_address);
             }
-            if (!machine.blocks) made->stream = TRY(cpu_device().make_stream(threads));
+            if (backend.makes_objects()) made->stream = TRY(cpu_device().make_stream(threads));
             return Function(std::move(made));
         });
 }
@@ -258,7 +260,8 @@ Status Function::interpret(const std::array<int64_t, 3>& grid, const std::vector
     std::lock_guard lock(s.busy);
     if (!s.checked || s.checked_threads != threads) {
         const TileOptions options{.apart = !threads, .warps = s.target.warps, .stages = s.target.stages};
-        const Machine machine = TRY(describe_target(threads ? kUsualGpu : "host"));
+        const Backend& backend = threads ? backend_of_blocks() : *backends().front();
+        const Machine machine = TRY(backend.machine(backend.usual_target()));
         s.checked = TRY(from_tile(s.program, s.arguments, s.grid_rank, machine, options)).kernel;
         s.checked_threads = threads;
         if (threads) TRY(verify_tiles(*s.checked));
@@ -295,10 +298,12 @@ Result<std::string> Function::emit(std::string_view what) const {
     const CodegenOptions options{.target = state_->target.name};
     if (what == "llvm") return emit_llvm({state_->kernel}, options);
     if (what == "asm") return emit_assembly({state_->kernel}, options);
-    if (what == "blocks" || what == "ptx" || what == "layouts") {
-        const bool here = TRY(describe_target(options.target)).blocks;
-        const std::string gpu = here ? options.target : kUsualGpu;
-        const Machine machine = TRY(describe_target(gpu));
+    // Blocks, where it is compiled for something else, are those of the usual target that has them.
+    const bool here = TRY(describe_target(options.target)).blocks;
+    const Backend& of_blocks = here ? *TRY(find_backend(options.target)) : backend_of_blocks();
+    if (what == "blocks" || what == of_blocks.assembly() || what == "layouts") {
+        const std::string gpu = here ? options.target : std::string(of_blocks.usual_target());
+        const Machine machine = TRY(of_blocks.machine(gpu));
         if (what == "layouts")
             return draw_layouts(state_->program, state_->arguments, state_->grid_rank, machine, state_->target.warps);
         const Kernel kernel =
@@ -316,7 +321,7 @@ Result<std::string> Function::emit(std::string_view what) const {
         return text + TRY(emit_assembly({kernel}, {.target = gpu}));
     }
     return Error(Code::E0501, "\"{}\" is no stage of a tile program", what)
-        .hint("tile, kernel, llvm, asm, blocks, ptx or layouts");
+        .hint("tile, kernel, llvm, asm, blocks, {} or layouts", of_blocks.assembly());
 }
 
 }  // namespace tessera::tile

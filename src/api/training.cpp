@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "api/training_memory.h"
+#include "backends/backend.h"
 #include "base/protect.h"
 #include "base/random.h"
 #include "graph/text/print.h"
@@ -206,7 +207,8 @@ Optimizer Optimizer::lion(double learning_rate, double weight_decay) {
 
 Result<Training> Training::create(const Model& model, const TrainingOptions& options) {
     return protect("training", {.text = [&] { return model.to_text(); }}, [&]() -> Result<Training> {
-        TrainingPlan plan = TRY(plan_training(model.graph(), options));
+        const Backend& backend = *TRY(find_backend(options.compile.target));
+        TrainingPlan plan = TRY(plan_training(model.graph(), options, backend.shares_memory()));
         auto state = std::make_shared<State>(model);
         State& s = *state;
         s.options = options;

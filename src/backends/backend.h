@@ -5,6 +5,7 @@
 #include <span>
 
 #include "kernel/backend/offload.h"
+#include "kernel/backend/scheduling.h"
 #include "llvm/compile_kernels.h"
 #include "runtime/devices/device.h"
 #include "tessera/devices.h"
@@ -19,18 +20,34 @@ class Backend {
     // devices.
     virtual std::vector<std::string> targets() const = 0;
     virtual bool takes(std::string_view target) const = 0;
+    // The target that kernels are made and shown for where nobody named one.
+    virtual std::string_view usual_target() const { return "host"; }
+
+    // What kernels are made for: registers, caches, instructions, and whether they run as grids of thread blocks. Of a
+    // device, the one that is there. E0603, E0701
+    virtual Result<Machine> machine(std::string_view target) const;
+    // How Computes become kernels.
+    virtual const Scheduling& scheduling() const;
+    // What kernels become: the name of the stage that shows it, and whether it is object files, which are linked into
+    // this process and into C programs. Otherwise a device loads it.
+    virtual std::string_view assembly() const { return "asm"; }
+    virtual bool makes_objects() const { return false; }
+    // Whether its devices compute in the host's memory, which users may write to between runs.
+    virtual bool shares_memory() const { return true; }
 
     // Where programs for the target run. E0701: it is not in this machine. The processor, where the target names code
     // and no device.
     virtual Result<Device*> device(std::string_view target) const;
     // What it has in this machine. Where it has none, `why` is set if it is given.
     virtual std::vector<DeviceInfo> devices(std::string* why) const;
-    // Of back ends that compute parts of graphs; the kernels of all else are the host's. Null: its programs are kernels.
+    // Of back ends that compute parts of graphs; the kernels of all else are the host's. Null: its programs are
+    // kernels.
     virtual Result<std::shared_ptr<const Offloading>> offloading(std::string_view target,
                                                                  const OffloadOptions& options = {}) const;
 };
 
-std::span<const Backend* const> backends();  // the host's first
+std::span<const Backend* const> backends();                    // the host's first
+const Backend& backend_of_blocks();                            // the first whose kernels run as grids of thread blocks
 Result<const Backend*> find_backend(std::string_view target);  // E0603
 
 Result<Device*> device_for(std::string_view target);  // of its back end

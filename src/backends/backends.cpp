@@ -2,6 +2,8 @@
 #include <array>
 
 #include "backends/backend.h"
+#include "base/check.h"
+#include "kernel/cpu/cpu_scheduling.h"
 #include "runtime/devices/cpu_device.h"
 
 namespace tessera {
@@ -17,10 +19,19 @@ Result<const Backend*> find_backend(std::string_view target) {
     std::vector<std::string> names;
     for (const Backend* b : backends())
         for (std::string& name : b->targets()) names.push_back(std::move(name));
-    return Error(Code::E0603, "there is no target \"{}\"", target)
-        .hint("the targets are {}", fmt::join(names, ", "));
+    return Error(Code::E0603, "there is no target \"{}\"", target).hint("the targets are {}", fmt::join(names, ", "));
 }
 
+const Backend& backend_of_blocks() {
+    for (const Backend* b : backends())
+        if (const auto machine = b->machine(b->usual_target()); machine.ok() && machine->blocks) return *b;
+    CHECK(false, "no back end runs thread blocks");
+    return *backends().front();
+}
+
+// What a back end says nothing about, the host does.
+Result<Machine> Backend::machine(std::string_view) const { return describe_target("host"); }
+const Scheduling& Backend::scheduling() const { return cpu_scheduling(); }
 Result<Device*> Backend::device(std::string_view) const { return &cpu_device(); }
 std::vector<DeviceInfo> Backend::devices(std::string*) const { return {}; }
 Result<std::shared_ptr<const Offloading>> Backend::offloading(std::string_view, const OffloadOptions&) const {

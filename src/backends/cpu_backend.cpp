@@ -1,6 +1,8 @@
 // Processors: this machine's, and those that code is generated for.
 #include "backends/backend.h"
+#include "kernel/cpu/cpu_scheduling.h"
 #include "llvm/targets/target.h"
+#include "llvm/targets/target_code.h"
 
 namespace tessera {
 namespace {
@@ -16,8 +18,11 @@ class CpuBackend : public Backend {
     }
     bool takes(std::string_view target) const override {
         const auto found = codegen::find_target(target);
-        return found.ok() && !found->machine.blocks;
+        return found.ok() && found->code->makes_objects();
     }
+    Result<Machine> machine(std::string_view target) const override { return describe_target(target); }
+    const Scheduling& scheduling() const override { return cpu_scheduling(); }
+    bool makes_objects() const override { return true; }
     std::vector<DeviceInfo> devices(std::string*) const override {
         return {{.target = "host", .name = "the CPU", .code = {}}};
     }

@@ -1,6 +1,8 @@
 // GPUs of NVIDIA's: those of this machine ("cuda", "cuda:1"), and architectures that PTX is generated for ("sm_90a").
 #include "backends/backend.h"
+#include "kernel/gpu/lower/gpu_scheduling.h"
 #include "llvm/targets/target.h"
+#include "llvm/targets/target_code.h"
 #include "runtime/devices/cuda_device.h"
 
 namespace tessera {
@@ -18,8 +20,16 @@ class CudaBackend : public Backend {
     bool takes(std::string_view target) const override {
         if (cuda_number(target)) return true;
         const auto found = codegen::find_target(target);
-        return found.ok() && found->machine.blocks;
+        return found.ok() && found->code == &codegen::nvptx_code();
     }
+    std::string_view usual_target() const override { return "sm_90a"; }
+    Result<Machine> machine(std::string_view target) const override {
+        if (!cuda_number(target)) return describe_target(target);
+        return describe_target(TRY(device(target))->target());
+    }
+    const Scheduling& scheduling() const override { return gpu_scheduling(); }
+    std::string_view assembly() const override { return "ptx"; }
+    bool shares_memory() const override { return false; }
     Result<Device*> device(std::string_view target) const override {
         if (auto number = cuda_number(target)) return cuda_device(*number);
         return Backend::device(target);

@@ -7,6 +7,7 @@
 #include "base/in_parallel.h"
 #include "llvm/compile_module.h"
 #include "llvm/link_objects.h"
+#include "llvm/targets/target_code.h"
 
 namespace tessera {
 namespace {
@@ -44,8 +45,8 @@ Result<std::vector<std::string>> compile_all(const std::vector<PlannedKernel>& k
     const std::atomic<bool>* cancelled = CancelScope::current();
     in_parallel(order.size(), options.threads, [&](size_t i) {
         const CancelScope scope(cancelled);
-        objects[order[i]] =
-            compile_module(modules[order[i]], target, options, target.machine.blocks ? Form::Assembly : Form::Object);
+        objects[order[i]] = compile_module(modules[order[i]], target, options,
+                                           target.code->makes_objects() ? Form::Object : Form::Assembly);
     });
     std::vector<std::string> out;
     for (auto& object : objects) out.push_back(TRY(std::move(*object)));
@@ -164,20 +165,20 @@ Result<std::shared_ptr<CompiledModule>> compile_kernels(const std::vector<Kernel
     const Target target = TRY(find_target(options.target));
     const std::vector<PlannedKernel> planned = TRY(plan_kernels(kernels, target.machine));
     std::string object = pack(TRY(compile_all(planned, target, options)));
-    if (target.machine.blocks) return AssemblyModule::make(describe(planned), std::move(object));
+    if (!target.code->makes_objects()) return AssemblyModule::make(describe(planned), std::move(object));
     return LoadedModule::load(describe(planned), std::move(object));
 }
 
 Result<std::shared_ptr<CompiledModule>> load_object(const std::vector<Kernel>& kernels, std::string object,
                                                     const CodegenOptions& options) {
-    const Machine machine = TRY(find_target(options.target)).machine;
-    std::vector<CompiledKernel> launches = TRY(list_launches(kernels, machine));
-    if (machine.blocks) return AssemblyModule::make(std::move(launches), std::move(object));
+    const Target target = TRY(find_target(options.target));
+    std::vector<CompiledKernel> launches = TRY(list_launches(kernels, target.machine));
+    if (!target.code->makes_objects()) return AssemblyModule::make(std::move(launches), std::move(object));
     return LoadedModule::load(std::move(launches), std::move(object));
 }
 
 Result<std::string> emit_object(const std::vector<Kernel>& kernels, const CodegenOptions& options) {
-    if (TRY(find_target(options.target)).machine.blocks)
+    if (!TRY(find_target(options.target)).code->makes_objects())
         return Error(Code::E0604, "there are no object files for {}", options.target)
             .hint("its assembly is what a device loads");
     return emit_whole(kernels, options, Form::Object);

@@ -32,8 +32,6 @@ bool has_threads(const Stmt& s) {
     return found;
 }
 
-bool begins_early(const Target& target) { return target.cpu.starts_with("sm_9"); }
-
 // Whether there are so few blocks that none waits for another.
 bool runs_at_once(const LaunchPlan& plan, const Machine& machine) {
     if (plan.roles || plan.team) return true;
@@ -178,7 +176,7 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
         if (!apart || written.contains(static_cast<int>(i))) continue;
         function_->addParamAttr(i, llvm::Attribute::NoAlias);
         // Loads of what is only read would not wait: the assembler moves them to before the instruction that does.
-        if (!begins_early(target_)) function_->addParamAttr(i, llvm::Attribute::ReadOnly);
+        if (!begins_early()) function_->addParamAttr(i, llvm::Attribute::ReadOnly);
     }
     for (int tile : plan.panels) {
         Slot& slot = slots_[static_cast<size_t>(tile)];
@@ -193,13 +191,13 @@ void Emitter::open_kernel(const LaunchPlan& plan, const std::string& symbol) {
 }
 
 bool Emitter::waits_in_roles(const LaunchPlan& plan) const {
-    return begins_early(target_) && plan.roles && plan.roles->ahead->notes.contains("early");
+    return begins_early() && plan.roles && plan.roles->ahead->notes.contains("early");
 }
 
 // A launch may begin early, and waits here until all before it is done. Where all blocks run at once, the next may be
 // brought by then: with more, to say so costs each of them more than it saves.
 void Emitter::wait_for_launches() {
-    if (!begins_early(target_)) return;
+    if (!begins_early()) return;
     if (runs_at_once(*plan_, target_.machine)) assembly("griddepcontrol.launch_dependents;", "", {});
     assembly("griddepcontrol.wait;", "", {});
 }

@@ -505,6 +505,7 @@ class Emitter {
     template <typename F>
     Value* per_lane(Value* v, F f);  // f of each lane's scalar, as a vector again
     bool has_blocks() const { return target_.machine.blocks; }
+    bool begins_early() const { return target_.code->begins_early(target_.cpu); }
     Value* dummy();               // memory that lanes which are off read and write
     Value* zeros(int64_t bytes);  // memory that holds zeros
     llvm::Type* i64() const { return builder_.getInt64Ty(); }

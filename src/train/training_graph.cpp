@@ -367,10 +367,10 @@ Result<Tensor> copied(const Tensor& t) {
     return own;
 }
 
-// Parameters first, then running statistics, then what the optimizer remembers, then narrow copies: of matrices, on a
-// GPU, where users do not write to parameters unnoticed.
+// Parameters first, then running statistics, then what the optimizer remembers, then narrow copies: of matrices,
+// where users do not write to parameters unnoticed.
 Result<std::vector<TrainedTensor>> tensors_of(const Graph& model, const TrainingOptions& options,
-                                              const std::vector<std::string>& parameters) {
+                                              const std::vector<std::string>& parameters, bool shares_memory) {
     std::vector<TrainedTensor> all;
     for (const std::string& name : parameters) {
         const Value* v = model.find_value(name);
@@ -392,9 +392,7 @@ Result<std::vector<TrainedTensor>> tensors_of(const Graph& model, const Training
             all.push_back({parameters[i] + slot, {}, TRY(Tensor::zeros(p.dtype(), p.sizes()))});
         }
     const auto narrow = narrow_type(options);
-    const std::string& target = options.compile.target;
-    const bool apart = target.starts_with("cuda") || target.starts_with("sm_");
-    for (size_t i = 0; narrow && apart && i < parameters.size(); ++i)
+    for (size_t i = 0; narrow && !shares_memory && i < parameters.size(); ++i)
         if (const Tensor& p = all[i].initial; p.dtype() == DType::f32 && p.rank() >= 2)
             all.push_back({fmt::format("{}.{}", parameters[i], options.precision),
                            {},
@@ -419,12 +417,12 @@ Status check_options(const TrainingOptions& o) {
 
 std::string gradient_sum(const std::string& parameter) { return parameter + ".gradient_sum"; }
 
-Result<TrainingPlan> plan_training(const Graph& model, const TrainingOptions& options) {
+Result<TrainingPlan> plan_training(const Graph& model, const TrainingOptions& options, bool shares_memory) {
     TRY(check_options(options));
     std::vector<std::string> names = TRY(candidates(model, options));
     TrainingPlan plan;
     for (;;) {
-        plan.tensors = TRY(tensors_of(model, options, names));
+        plan.tensors = TRY(tensors_of(model, options, names, shares_memory));
         StepBuilder whole(model, options, StepKind::Whole, plan.tensors);
         TRY(whole.differentiate_loss(names.size()));
         std::vector<std::string> reached;

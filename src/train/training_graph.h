@@ -49,7 +49,8 @@ struct TrainingPlan {
 
 // E0501 where nothing is to be trained, a pattern names nothing or a parameter gets no gradient; E0202 where an op on
 // the way has no derivative.
-Result<TrainingPlan> plan_training(const Graph& model, const TrainingOptions& options);
+// `shares_memory`: users may write to parameters between steps, so that no copies of them are kept.
+Result<TrainingPlan> plan_training(const Graph& model, const TrainingOptions& options, bool shares_memory);
 
 // The model's graph with these tensors in place of its initializers.
 std::shared_ptr<Graph> with_tensors(const Graph& model, const std::vector<TrainedTensor>& tensors,

@@ -80,7 +80,9 @@ Result<std::unique_ptr<MeasuredCost>> MeasuredCost::open(const MeasureOptions& g
     if (!device.shares_memory()) options.target = device.target();
     const CodeCache cache = TRY(CodeCache::open(options.cache));
     LowerOptions lower;
-    lower.machine = TRY(describe_target(options.target));
+    const Backend& backend = *TRY(find_backend(options.target));
+    lower.machine = TRY(backend.machine(options.target));
+    lower.scheduling = &backend.scheduling();
     lower.threads = 1;
     lower.strict = options.precision == Precision::Strict;
     lower.fast = options.precision == Precision::Fast;

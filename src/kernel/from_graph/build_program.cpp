@@ -11,9 +11,6 @@
 #include "base/in_parallel.h"
 #include "graph/count.h"
 #include "graph/evaluate/evaluate_node.h"
-#include "kernel/cpu/lower_baseline.h"
-#include "kernel/cpu/lower_variants.h"
-#include "kernel/gpu/lower/gpu_schedule.h"
 #include "kernel/schedule/free_offsets.h"
 
 namespace tessera {
@@ -372,8 +369,7 @@ class Assembly {
         auto [at, fresh] = on_device_.try_emplace(buffer, int(program_.buffers.size()));
         if (fresh) {
             const ProgramBuffer& b = program_.buffers[size_t(buffer)];
-            program_.buffers.push_back(
-                ProgramBuffer{.name = b.name, .dtype = b.dtype, .shape = b.shape, .device = 1});
+            program_.buffers.push_back(ProgramBuffer{.name = b.name, .dtype = b.dtype, .shape = b.shape, .device = 1});
         }
         return at->second;
     }
@@ -432,8 +428,7 @@ class Assembly {
             computes[i] = build_compute(all_, layouts_, grouping_, units[i].group, storage_, program_.buffers);
             keys_[i] = to_string(computes[i].compute);
         }
-        // A GPU's copies of tiles need to know where they begin.
-        if (options_.fuse && !options_.machine.blocks) share_forms(computes, keys_);
+        if (options_.fuse && scheduling_of(options_).shares_forms()) share_forms(computes, keys_);
         std::vector<std::pair<const Compute*, Shared*>> fresh;
         for (size_t i = 0; i < units.size(); ++i) {
             if (units[i].host) continue;
@@ -445,12 +440,12 @@ class Assembly {
     }
 
     void lower_compute(const Compute& compute, Shared& shared) const {
-        const ScheduleOptions schedule{options_.machine, options_.threads, options_.strict, options_.fast};
+        const Scheduling& by = scheduling_of(options_);
+        const ScheduleOptions schedule = schedule_options(options_);
         std::string* kept = options_.keep_stages ? &shared.traces : nullptr;
-        auto lowered = !options_.schedule        ? plainly(compute)
-                       : options_.baseline       ? lower_baseline(compute, schedule)
-                       : options_.machine.blocks ? lower_for_gpu(compute, schedule, shared.choices, kept)
-                                                 : lower_variants(compute, schedule, shared.choices, kept);
+        auto lowered = !options_.schedule  ? plainly(compute)
+                       : options_.baseline ? by.lower_baseline(compute, schedule)
+                                           : by.lower(compute, schedule, shared.choices, kept);
         if (!lowered.ok()) {
             shared.choices.push_back({"schedule " + compute.name, no("{}", lowered.error().message())});
             lowered = plainly(compute);
@@ -581,10 +576,11 @@ class Assembly {
         program_.prepare.push_back(std::move(step));
     }
 
-    // What a GPU computes of constants alone, and is no larger than they are: sums of weights, of products with zero
+    // What a kernel computes of constants alone, and is no larger than they are: sums of weights, of products with zero
     // points. It is no value of the graph, so that no step of the processor asks for it.
     bool is_known_ahead(const GroupCompute& made, const Lowered& low) const {
-        if (!options_.machine.blocks || !made.symbols.empty() || !low.scratch.empty()) return false;
+        if (!scheduling_of(options_).runs_constants_ahead() || !made.symbols.empty() || !low.scratch.empty())
+            return false;
         auto bytes = [&](const std::vector<int>& definitions) {
             Expr total = 0;
             for (int n : definitions) total = total + bytes_of(def(n).shape, def(n).dtype);

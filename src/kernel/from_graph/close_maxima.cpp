@@ -2,8 +2,8 @@
 // some key if the least key that it allows is at most the greatest.
 #include <cmath>
 
-#include "kernel/from_graph/definitions.h"
 #include "kernel/analyse/attention_score.h"
+#include "kernel/from_graph/definitions.h"
 
 namespace tessera {
 namespace {

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "base/cancel_scope.h"
+#include "kernel/cpu/cpu_scheduling.h"
 #include "kernel/from_graph/build_program.h"
 #include "kernel/from_graph/lower_nested.h"
+#include "kernel/gpu/lower/gpu_scheduling.h"
 #include "kernel/ir/verified.h"
 #include "rewrite/passes/lowering_passes.h"
 
@@ -32,6 +34,15 @@ Result<std::shared_ptr<Graph>> prepare_graph(const Graph& graph, const LowerOpti
     Pipeline pipeline(*copy, all_lowering_passes(options), context, options.watch);
     for (Phase phase : {Phase::WriteOut, Phase::Tidy}) TRY(pipeline.run_phase(phase));
     return copy;
+}
+
+const Scheduling& scheduling_of(const LowerOptions& options) {
+    if (options.scheduling) return *options.scheduling;
+    return options.machine.blocks ? gpu_scheduling() : cpu_scheduling();
+}
+
+ScheduleOptions schedule_options(const LowerOptions& options) {
+    return {options.machine, options.threads, options.strict, options.fast};
 }
 
 Result<Program> from_graph_apart(std::shared_ptr<const Graph> graph, const LowerOptions& options) {

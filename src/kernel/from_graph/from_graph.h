@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/machine.h"
+#include "kernel/backend/scheduling.h"
 #include "kernel/from_graph/program.h"
 #include "kernel/ir/compute.h"
 #include "rewrite/passes/lowering_passes.h"
@@ -24,10 +25,14 @@ struct LowerOptions {
     Attention attention = Attention::WherePays;  // as one kernel
     PassWatch watch = {};                        // of the passes that the graph goes through first
     std::shared_ptr<const Offloading> offloading = {};  // what another device computes; null: nothing
+    const Scheduling* scheduling = nullptr;             // of the back end; null: what fits how the machine runs kernels
 };
 
 // The passes that the graph goes through first, that for another device among them.
 std::vector<Pass> all_lowering_passes(const LowerOptions& options);
+
+const Scheduling& scheduling_of(const LowerOptions& options);
+ScheduleOptions schedule_options(const LowerOptions& options);
 
 // A copy of the graph after the passes of lowering, from which its kernels are made.
 Result<std::shared_ptr<Graph>> prepare_graph(const Graph& graph, const LowerOptions& options, PassContext& context);

@@ -3,29 +3,20 @@
 #include <map>
 #include <set>
 
-#include "kernel/analyse/attention.h"
-#include "kernel/cpu/attention.h"
+#include "kernel/analyse/scaled_load.h"
 #include "kernel/from_graph/fuse_groups.h"
-#include "kernel/gpu/attention/attention_kernel.h"
-#include "kernel/gpu/attention/warp_attention.h"
 
 namespace tessera {
 namespace {
 
-constexpr size_t kMaxVisited = 200;                       // definitions between the product with V and the scores
-constexpr size_t kMaxFollowed = 1000;                     // that are asked whether they are computed from the scores
-constexpr int64_t kMaxHead = 512;                         // elements of a head: blocks of keys must fit the first cache
-constexpr int64_t kMaxBlockHead = 256, kFewQueries = 16;  // the same for blocks, and queries that are worth it
-constexpr int64_t kMostDynamic = 2;                       // dimensions of blocks and rows of dynamic size
-constexpr int64_t kHeadPanel = 64;                        // elements of a head that are copied together
-constexpr double kFewerElements = 16;                     // in what a mask is made of
-// Cycles for each score: exp and its sum; writing, reading and packing it again; and from far.
-constexpr double kExpCycles = 3, kScoreCycles = 1.2, kFarCycles = 0.5;
+constexpr size_t kMaxVisited = 200;    // definitions between the product with V and the scores
+constexpr size_t kMaxFollowed = 1000;  // that are asked whether they are computed from the scores
+constexpr double kFewerElements = 16;  // in what a mask is made of
 
 class AttentionSearch {
   public:
     AttentionSearch(Fusion& fusion, const LowerOptions& options)
-        : fusion_(fusion), acc_(fusion.acc), options_(options) {}
+        : fusion_(fusion), acc_(fusion.acc), options_(options), scheduling_(scheduling_of(options)) {}
 
     void run() {
         find_maxima();
@@ -129,8 +120,8 @@ class AttentionSearch {
                 return std::nullopt;
             return RowReduction{index_vars(r.shape), r.reduce[0], r.combine, spelled(acc_.body(n))};
         };
-        const Rounding rounding = options_.machine.blocks ? Rounding::Dropped : Rounding::Kept;
-        auto weights = match_weights(spelled(acc_.body(product).arg(side)), d.reduce[0].var, find, rounding);
+        auto weights = match_weights(spelled(acc_.body(product).arg(side)), d.reduce[0].var, find,
+                                     scheduling_.attention_rounding());
         if (!weights || lost_ || acc_.def(scores).dtype != d.dtype) return;
         const std::vector<int> loads = loaded_slots(weights->score);
         if (std::find(loads.begin(), loads.end(), scores) == loads.end()) return;
@@ -144,9 +135,11 @@ class AttentionSearch {
             for (int r : acc_.readers(n))
                 if (!all.contains(r)) return;
         }
-        BlockOperands operands;
-        Decision decision =
-            options_.machine.blocks ? suits_blocks(product, side, *weights, operands) : worth_it(product, side, scores);
+        CopiedOperands operands;
+        Decision decision = no("it was not asked for");
+        if (options_.attention != LowerOptions::Attention::Never)
+            decision = scheduling_.copies_attention_tiles() ? suits_copies(product, side, *weights, operands)
+                                                            : worth_it(product, side, scores);
         const bool yes = bool(decision);
         fusion_.choose(fmt::format("attention {} as one kernel", acc_.name(product)), std::move(decision));
         if (!yes) return;
@@ -156,7 +149,7 @@ class AttentionSearch {
         std::vector<int> stages(members.begin(), members.end());
         int last = epilogue_of(product);
         // What only places it goes along.
-        for (int n = last; n >= 0 && options_.machine.blocks;) {
+        for (int n = last; n >= 0 && scheduling_.copies_attention_tiles();) {
             n = epilogue_of(n);
             if (n < 0 || !scaled_load(acc_.body(n))) break;
             fusion_.decided[size_t(last)] = true;
@@ -177,15 +170,15 @@ class AttentionSearch {
         return reader;
     }
 
-    // For blocks: what operands are computed from is kept. What only scales or places them is not, nor are masks that
-    // are made of places and of much smaller ones.
-    struct BlockOperands {
+    // Where tiles of operands are copied: what those are computed from is kept. What only scales or places them is not,
+    // nor are masks that are made of places and of much smaller ones.
+    struct CopiedOperands {
         std::vector<int> computed, places;
     };
 
     // The load of 16 bits that an operand is once maps are put in, as far as they only scale or place it. What it loads
     // may be computed otherwise.
-    std::optional<Expr> copied_operand(const Expr& operand, BlockOperands& out) const {
+    std::optional<Expr> copied_operand(const Expr& operand, CopiedOperands& out) const {
         auto found = scaled_load(operand);
         while (found) {
             const int n = found->load.node().slot;
@@ -250,45 +243,7 @@ class AttentionSearch {
                (order.size() == 1 || mod(d.shape[size_t(order.back())], kVectorElements).is_int(0));
     }
 
-    // Q, K and V as they are read, the axes that they lie along, and the axis of queries, if there is one.
-    struct BlockAttention {
-        Expr q, k, v;
-        ReduceAxis depth, column;
-        Expr key, score_key;  // of V, and of K
-        std::optional<Expr> query;
-        std::optional<int64_t> queries;
-    };
-
-    // By warpgroup instructions, of tiles that TMA copies.
-    Decision suits_warpgroups(const BlockAttention& a, const ReduceAxis& keys) const {
-        const int64_t depth = *a.depth.extent.as_int(), columns = *a.column.extent.as_int();
-        if (!options_.machine.has("wgmma")) return no("the target has no warpgroup instructions");
-        if (!a.query || a.queries.value_or(kFewQueries) < kFewQueries) return no("there are few queries");
-        if (depth > kMaxBlockHead || columns > kMaxBlockHead) return no("heads of {} and {} elements", depth, columns);
-        if (!lies_in_rows(a.q, *a.query, a.depth.var) || !lies_in_rows(a.k, a.score_key, a.depth.var) ||
-            !lies_in_rows(a.v, a.key, a.column.var))
-            return no("an operand does not lie in rows that begin at multiples of 16 bytes");
-        const bool ends = ends_with(a.q, a.depth) && ends_with(a.k, a.depth);
-        if (depth % kHeadPanel && !ends) return no("heads of {} elements lie side by side", depth);
-        if (!ends_with(a.v, keys)) return no("values after the last key");
-        return yes("");
-    }
-
-    // By instructions of one warp, of tiles that threads copy.
-    Decision suits_warps(const BlockAttention& a, const Definition& product) const {
-        const int64_t depth = *a.depth.extent.as_int(), columns = *a.column.extent.as_int();
-        if (depth > kLongestWarpHead || columns > kLongestWarpHead)
-            return no("heads of {} and {} elements", depth, columns);
-        if (!lies_in_vectors(a.q, a.depth) || !lies_in_vectors(a.k, a.depth) || !lies_in_vectors(a.v, a.column))
-            return no("an operand does not lie in vectors of 16 bytes");
-        const auto dynamic =
-            std::count_if(product.shape.begin(), product.shape.end(), [](const Expr& size) { return !size.as_int(); });
-        if (dynamic > kMostDynamic) return no("{} dimensions of dynamic size", dynamic);
-        return yes("");
-    }
-
-    Decision suits_blocks(int product, size_t side, const AttentionWeights& weights, BlockOperands& out) const {
-        if (options_.attention == LowerOptions::Attention::Never) return no("it was not asked for");
+    Decision suits_copies(int product, size_t side, const AttentionWeights& weights, CopiedOperands& out) const {
         const Definition &d = acc_.def(product), &scores = acc_.def(scores_);
         const Expr &w = acc_.body(product).arg(side), &v = acc_.body(product).arg(1 - side), &key = d.reduce[0].var;
         std::optional<size_t> key_axis;
@@ -299,35 +254,50 @@ class AttentionSearch {
         });
         if (!key_axis) return no("scores do not lie along keys");
         const std::vector<Expr> vars = index_vars(scores.shape);
-        BlockAttention a;
-        a.depth = scores.reduce[0], a.key = key, a.score_key = vars[*key_axis];
+        const Expr& score_key = vars[*key_axis];
+        const ReduceAxis& depth = scores.reduce[0];
         Expr q = acc_.body(scores_).arg(0), k = acc_.body(scores_).arg(1);
-        if (depends_on(q, a.score_key)) std::swap(q, k);
+        if (depends_on(q, score_key)) std::swap(q, k);
         std::optional<size_t> query;
         for (size_t i = 0; i < vars.size(); ++i) {
             if (scores.shape[i].is_int(1) || !depends_on(q, vars[i]) || depends_on(k, vars[i])) continue;
             auto size = [&](size_t axis) { return scores.shape[axis].as_int().value_or(INT64_MAX); };
             if (!query || size(i) >= size(*query)) query = i;
         }
-        if (query) a.query = vars[*query], a.queries = scores.shape[*query].as_int();
         std::optional<ReduceAxis> column;
         for (const ReduceAxis& axis : d.axes())
             if (!axis.extent.is_int(1) && depends_on_any(v, {axis}) && !depends_on_any(w, {axis})) {
                 if (column) return no("the values have more than one axis");
                 column = axis;
             }
-        if (!a.depth.extent.as_int() || !column || !column->extent.as_int())
-            return no("the size of a head is not known");
-        a.column = *column;
+        if (!depth.extent.as_int() || !column || !column->extent.as_int()) return no("the size of a head is not known");
         const auto from_q = copied_operand(q, out), from_k = copied_operand(k, out), from_v = copied_operand(v, out);
         if (!from_q || !from_k || !from_v) return no("an operand is not of 16 bits");
-        a.q = *from_q, a.k = *from_k, a.v = *from_v;
-        Decision suits = suits_warpgroups(a, d.reduce[0]);
-        if (!suits) suits = suits_warps(a, d);
+        AttentionForm form = form_of(d, *depth.extent.as_int(), *column->extent.as_int());
+        form.one_query = !query;
+        if (query) form.queries = scores.shape[*query].as_int();
+        form.q = {query && lies_in_rows(*from_q, vars[*query], depth.var), ends_with(*from_q, depth),
+                  lies_in_vectors(*from_q, depth)};
+        form.k = {lies_in_rows(*from_k, score_key, depth.var), ends_with(*from_k, depth),
+                  lies_in_vectors(*from_k, depth)};
+        form.v = {lies_in_rows(*from_v, key, column->var), ends_with(*from_v, d.reduce[0]),
+                  lies_in_vectors(*from_v, *column)};
+        Decision suits = scheduling_.suits_attention(form, schedule_options(options_));
         if (!suits) return suits;
         for (const Expr& e : {weights.score, weights.blind})
             for (int n : loaded_slots(e)) add_places(n, out);
-        return yes("{:.0f} KB of scores are never kept", bytes_of(scores) / 1000);
+        return suits;
+    }
+
+    AttentionForm form_of(const Definition& product, int64_t depth, int64_t columns) const {
+        return {.wanted = options_.attention == LowerOptions::Attention::Always,
+                .keys = product.reduce[0].extent.as_int(),
+                .depth = depth,
+                .columns = columns,
+                .score_bytes = bytes_of(acc_.def(scores_)),
+                .element_bytes = int(dtype_bytes(product.dtype)),
+                .dynamic_sizes = int(std::count_if(product.shape.begin(), product.shape.end(),
+                                                   [](const Expr& size) { return !size.as_int(); }))};
     }
 
     static bool only_places(const Expr& body) {
@@ -346,12 +316,12 @@ class AttentionSearch {
     }
 
     // A map that only places what it reads, or reads nothing but maps of that kind and what has far fewer elements.
-    bool add_places(int n, BlockOperands& out) const {
+    bool add_places(int n, CopiedOperands& out) const {
         const Definition& d = acc_.def(n);
         if (d.kind != Definition::Kind::Map || acc_.kept(n)) return false;
         if (fusion_.decided[size_t(n)]) return fusion_.group_of[size_t(n)] < 0;
         if (looks_up(acc_.body(n))) return false;
-        BlockOperands with = out;
+        CopiedOperands with = out;
         for (int read : loaded_slots(acc_.body(n))) {
             if (add_places(read, with)) continue;
             const bool fewer = elements_of(acc_.def(read).shape) * kFewerElements <= elements_of(d.shape);
@@ -363,9 +333,7 @@ class AttentionSearch {
         return true;
     }
 
-    // Scores that are written and read again, against tiles that queries do not fill.
     Decision worth_it(int product, size_t side, int scores) const {
-        if (options_.attention == LowerOptions::Attention::Never) return no("it was not asked for");
         const Definition& d = acc_.def(product);
         const Expr &w = acc_.body(product).arg(side), &v = acc_.body(product).arg(1 - side);
         std::optional<Expr> query, column;
@@ -378,32 +346,17 @@ class AttentionSearch {
                 extent = axis.extent;
         }
         const Expr& depth = acc_.def(scores).reduce[0].extent;
-        if (!query) return no("there is one query");
         if (!column || !column->as_int() || !depth.as_int()) return no("the size of a head is not known");
-        if (*column->as_int() > kMaxHead || *depth.as_int() > kMaxHead)
-            return no("heads of {} and {} elements", to_string(depth), to_string(*column));
-        const double bytes = bytes_of(acc_.def(scores));
-        const auto queries = query->as_int(), keys = d.reduce[0].extent.as_int();
-        if (options_.attention == LowerOptions::Attention::Always) return yes("it was asked for");
-        if (!queries) return yes("scores of any number of queries are never kept");
-        const int element = int(dtype_bytes(d.dtype));
-        const AttentionTiles t = choose_attention_tiles(queries, keys, *depth.as_int(), *column->as_int(), 1, element,
-                                                        options_.machine, options_.threads);
-        const Machine& m = options_.machine;
-        const double lanes = std::max(1, m.vector_bytes / element);
-        const double work = double(*depth.as_int() + *column->as_int()) / (lanes * m.fma_pipes) + kExpCycles;
-        const double filled = double((*queries + t.queries - 1) / t.queries * t.queries);
-        const double wasted = (filled / double(*queries) - 1) * work;
-        const double moved = kScoreCycles + (bytes > double(m.l2_bytes) ? kFarCycles : 0);
-        if (wasted > moved)
-            return no("tiles of {} queries would be {:.0f} % empty, against {:.0f} KB of scores", t.queries,
-                      100 * (filled - double(*queries)) / filled, bytes / 1000);
-        return yes("{:.0f} KB of scores are never kept", bytes / 1000);
+        AttentionForm form = form_of(d, *depth.as_int(), *column->as_int());
+        form.one_query = !query;
+        if (query) form.queries = query->as_int();
+        return scheduling_.suits_attention(form, schedule_options(options_));
     }
 
     Fusion& fusion_;
     const Accesses& acc_;
     const LowerOptions& options_;
+    const Scheduling& scheduling_;
     int scores_ = -1;
     std::vector<bool> behind_maximum_;  // by definition
     std::map<int, bool> follows_;

@@ -64,6 +64,8 @@ class NvptxCode : public TargetCode {
     }
 
     bool has_blocks() const override { return true; }
+    bool makes_objects() const override { return false; }
+    bool begins_early(std::string_view cpu) const override { return cpu.starts_with("sm_9"); }
 
     Value* extreme(llvm::IRBuilderBase& b, const Machine& m, bool largest, Value* x, Value* y) const override {
         if (x->getType()->getScalarType()->isFloatTy()) return TargetCode::extreme(b, m, largest, x, y);

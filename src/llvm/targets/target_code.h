@@ -60,6 +60,12 @@ class TargetCode {
     // The 16 bits of the bf16 nearest to an f32, or of each of a vector; null where there is no instruction for it.
     virtual Value* round_to_bf16(llvm::IRBuilderBase&, Value*) const { return nullptr; }
 
+    // Its code is object files, which are linked; otherwise assembly, which a device loads.
+    virtual bool makes_objects() const { return true; }
+
+    // A launch may begin before those that it waits for are done, and waits in its code.
+    virtual bool begins_early(std::string_view) const { return false; }  // on that processor
+
     // Of targets that run blocks of threads: a launch is a kernel that finds its place, and there is no C library.
     virtual bool has_blocks() const { return false; }
     enum class Place : uint8_t { Block, Thread, Threads, Blocks };  // which block, which thread of it, how many of both

@@ -4,6 +4,8 @@
 
 #include "base/machine.h"
 #include "kernel/analyse/attention.h"
+#include "kernel/analyse/scaled_load.h"
+#include "kernel/backend/scheduling.h"
 #include "kernel/gpu/contraction_kernel.h"
 
 namespace tessera {
@@ -11,13 +13,7 @@ namespace tessera {
 // Scores are any function of the product; intermediate 16-bit values stay in f32. Empty if no kernel supports it.
 Result<std::optional<Lowered>> attention_kernel(const Compute& compute, const Machine& machine);
 
-// The element that an operand is, also where it is multiplied with a constant or rounded.
-struct ScaledLoad {
-    Expr load;
-    double factor = 1;
-};
-std::optional<ScaledLoad> scaled_load(const Expr& operand);
-// Whether tiles of such elements can be multiplied.
-inline bool is_copied(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+// Whether it supports attention of that form, and is worth it.
+Decision suits_attention_kernel(const AttentionForm& form, const Machine& machine);
 
 }  // namespace tessera

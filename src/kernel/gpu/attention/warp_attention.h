@@ -7,11 +7,11 @@
 
 #include "base/machine.h"
 #include "kernel/analyse/attention.h"
+#include "kernel/analyse/scaled_load.h"
 #include "kernel/lower/join_variants.h"
 
 namespace tessera {
 
-constexpr int64_t kVectorElements = 8;  // of 16 bits, in a copy of 16 bytes
 constexpr int64_t kLongestWarpHead = 256;
 
 // Q, K and V are of 16 bits; elements of a head lie side by side, and begin at multiples of 16 bytes. Heads have a
