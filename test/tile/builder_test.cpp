@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "backends/backend.h"
 #include "base/error.h"
 #include "tessera/tile.h"
 #include "tile/program.h"
@@ -98,6 +99,23 @@ TEST(TileProgram, PrintsAndRuns) {
     EXPECT_EQ(beyond.error().code(), Code::E0406);
     EXPECT_EQ(twice->launch({3, 1, 1}, {in.data()}, {19, 19, 18}).error().code(), Code::E0402);
     EXPECT_EQ(twice->launch({3, 1, 1}, {in.data(), out.data()}, {19, 19, -1}).error().code(), Code::E0405);
+}
+
+// A device that takes parts of graphs runs no tile programs.
+TEST(TileProgram, RefusesDevicesThatTakePartsOfGraphs) {
+    Builder b("copy");
+    Value x = b.parameter("x", {.dtype = DType::f32, .pointer = true});
+    ASSERT_TRUE(b.store(x, *b.load(x)).ok());
+    const Program program = *b.finish();
+    for (const Backend* backend : backends()) {
+        const std::string target = backend->targets().front();
+        if (auto parts = backend->offloading(target); !parts.ok() || !*parts) continue;
+        auto made = Function::compile(program, {{Argument::As::Array}}, 1, 1, {.name = target});
+        ASSERT_FALSE(made.ok()) << target;
+        EXPECT_EQ(made.error().code(), Code::E0604) << made.error().to_string();
+    }
+    EXPECT_EQ(Function::compile(program, {{Argument::As::Array}}, 1, 1, {.name = "abacus"}).error().code(),
+              Code::E0603);
 }
 
 // z[0] = the bits of x[0], z[1] = how often it is halved until it is below 1.
