@@ -2,7 +2,6 @@
 #include "backends/backend.h"
 #include "kernel/cpu/cpu_scheduling.h"
 #include "llvm/targets/target.h"
-#include "llvm/targets/target_code.h"
 
 namespace tessera {
 namespace {
@@ -18,7 +17,7 @@ class CpuBackend : public Backend {
     }
     bool takes(std::string_view target) const override {
         const auto found = codegen::find_target(target);
-        return found.ok() && found->code->makes_objects();
+        return found.ok() && !found->machine.blocks;
     }
     Result<Machine> machine(std::string_view target) const override { return describe_target(target); }
     const Scheduling& scheduling() const override { return cpu_scheduling(); }

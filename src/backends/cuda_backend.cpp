@@ -2,7 +2,6 @@
 #include "backends/backend.h"
 #include "kernel/gpu/lower/gpu_scheduling.h"
 #include "llvm/targets/target.h"
-#include "llvm/targets/target_code.h"
 #include "runtime/devices/cuda_device.h"
 
 namespace tessera {
@@ -20,7 +19,7 @@ class CudaBackend : public Backend {
     bool takes(std::string_view target) const override {
         if (cuda_number(target)) return true;
         const auto found = codegen::find_target(target);
-        return found.ok() && found->code == &codegen::nvptx_code();
+        return found.ok() && found->triple.starts_with("nvptx64");
     }
     std::string_view usual_target() const override { return "sm_90a"; }
     Result<Machine> machine(std::string_view target) const override {
