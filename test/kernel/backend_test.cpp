@@ -21,6 +21,9 @@ constexpr std::string_view kProduct =
 constexpr std::string_view kRows =
     "compute rows() (x: f32[300, 700], y: f32[300]) {\n  rows for i < 300: y[i] += x[i, k] over k < 700\n}\n";
 
+// Sums of 700 terms in f32, in another order.
+constexpr double kRounding = 1e-4;
+
 bool has_bound_loops(const Kernel& kernel) {
     bool found = false;
     visit(kernel.body, [&](const Stmt& s) {
@@ -58,7 +61,7 @@ TEST(Backends, ScheduleForTheirMachines) {
                 ASSERT_TRUE(lowered.ok()) << lowered.error().to_string();
                 std::vector<Tensor> got = inputs;
                 sample::run_lowered(*lowered, got, {});
-                EXPECT_LT(sample::distance(got.back(), want.back()), 1e-5) << to_string(lowered->kernel);
+                EXPECT_LT(sample::distance(got.back(), want.back()), kRounding) << to_string(lowered->kernel);
                 EXPECT_EQ(has_bound_loops(lowered->kernel), machine->blocks) << to_string(lowered->kernel);
                 const Decision compiles = can_compile(lowered->kernel, machine->blocks);
                 EXPECT_TRUE(compiles) << compiles.reason();
