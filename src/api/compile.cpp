@@ -66,8 +66,8 @@ std::string program_key(const std::string& model, const CompileOptions& options,
 }
 
 // The program and its code: read, and not needed again but for people.
-void let_go_of_head(const ProgramEntry& entry) {
-    onnx::MappedFile::let_go_of_pages(entry.program.data(), entry.program.size() + entry.code.size());
+void release_header_pages(const ProgramEntry& entry) {
+    onnx::MappedFile::release_pages(entry.program.data(), entry.program.size() + entry.code.size());
 }
 
 // A program that was kept, ready to run.
@@ -85,7 +85,7 @@ std::optional<Found> find_program(const CodeCache& cache, const std::string& key
         auto module = TRY(load_object(stored.program.kernels, std::string(entry->code), codegen));
         auto loaded = TRY(
             LoadedProgram::restore(std::move(stored.program), std::move(module), entry->weights, entry->file, load));
-        let_go_of_head(*entry);
+        release_header_pages(*entry);
         return Found{std::move(*entry), std::move(loaded), std::move(stored.report)};
     }();
     if (restored.ok()) return std::move(*restored);
@@ -105,7 +105,7 @@ std::optional<ProgramEntry> keep_program(const CodeCache& cache, const std::stri
     }
     auto entry = cache.find_program(key);
     if (!entry || !loaded.read_weights(entry->weights, entry->file).ok()) return {};
-    let_go_of_head(*entry);
+    release_header_pages(*entry);
     return entry;
 }
 
@@ -277,7 +277,7 @@ class Compilation {
         }
         let_go_of_memory();
         for (const auto& [data, bytes] : read_by_rewriting)  // a run reads its own
-            onnx::MappedFile::let_go_of_pages(data, bytes);
+            onnx::MappedFile::release_pages(data, bytes);
         return Executable(state_);
     }
 

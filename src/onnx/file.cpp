@@ -64,7 +64,7 @@ MappedFile::~MappedFile() {
     ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
 }
 
-void MappedFile::let_go_of_pages(const void* data, size_t bytes) {
+void MappedFile::release_pages(const void* data, size_t bytes) {
     const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto begin = reinterpret_cast<uintptr_t>(data);
     const uintptr_t from = (begin + page - 1) / page * page, to = (begin + bytes) / page * page;

@@ -20,7 +20,7 @@ class MappedFile {
     std::string_view bytes() const { return bytes_; }
     // Returns the pages of a range to the system if they belong to a mapped file; they are paged in again on demand.
     // Other memory is not changed.
-    static void let_go_of_pages(const void* data, size_t bytes);
+    static void release_pages(const void* data, size_t bytes);
     const std::filesystem::path& path() const { return path_; }
 
   private:

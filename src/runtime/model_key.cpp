@@ -45,7 +45,7 @@ std::string model_key(const Graph& graph) {
     Team().each(static_cast<int64_t>(pieces.size()), [&](int64_t i, int) {
         const std::string_view piece = pieces[static_cast<size_t>(i)];
         hashes[static_cast<size_t>(i)] = digest_bytes(piece.data(), piece.size());
-        onnx::MappedFile::let_go_of_pages(piece.data(), piece.size());
+        onnx::MappedFile::release_pages(piece.data(), piece.size());
     });
     key.append(reinterpret_cast<const char*>(hashes.data()), hashes.size() * sizeof hashes[0]);
     return key;

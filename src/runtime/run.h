@@ -37,7 +37,7 @@ class Run {
   private:
     // An output, and where it is to be left.
     struct Left {
-        bool asked = false;            // whether somebody says where
+        bool queried = false;          // RunOptions::place was called
         std::optional<Tensor> memory;  // where
         bool in_place = false;         // kernels write there
     };

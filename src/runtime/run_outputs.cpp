@@ -49,7 +49,7 @@ bool Run::may_write(size_t root, const Tensor& t) const {
 
 Status Run::ask_place(size_t k) {
     Left& left = left_[k];
-    if (!options_.place || left.asked) return {};
+    if (!options_.place || left.queried) return {};
     const auto b = static_cast<size_t>(program_.outputs[k]);
     const ProgramBuffer& buffer = program_.buffers[b];
     if (buffer.dtype == DType::string) return {};  // is not left in memory of others
@@ -57,7 +57,7 @@ Status Run::ask_place(size_t k) {
     // The evaluator makes what a buffer has no shape for.
     auto sizes = held ? std::optional(TRY(datum(program_.outputs[k])).tensor().sizes()) : TRY(sizes_of(b));
     if (!sizes) return {};
-    left.asked = true;
+    left.queried = true;
     left.memory = TRY(options_.place(k, buffer.dtype, *sizes));
     if (!left.memory) return {};
     const Tensor& t = *left.memory;

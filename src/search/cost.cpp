@@ -74,13 +74,13 @@ class EstimatedCost : public CostModel {
         auto tiles = tiles_of(node);
         if (!tiles) return direct;
         const double work = tiles->products() + tiles->transforms();
-        return tiles->asked ? work : std::min(direct, work);
+        return tiles->requested ? work : std::min(direct, work);
     }
 
     // What weights take more where tiles are asked for.
     double tile_weight_bytes(const Node& node) const {
         auto tiles = tiles_of(node);
-        if (!tiles || !tiles->asked) return 0;
+        if (!tiles || !tiles->requested) return 0;
         return 4 * double(tiles->channels) * double(tiles->outputs) *
                double(tiles->axes[0].points() * tiles->axes[1].points() -
                       tiles->axes[0].kernel * tiles->axes[1].kernel);

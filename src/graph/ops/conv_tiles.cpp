@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kUsualSide = 4;
 constexpr int64_t kMostPoints = 10;  // with more, what is rounded away in between is too much
-constexpr int64_t kUsualPoints = 6;  // the same along two axes, where nobody asked
+constexpr int64_t kUsualPoints = 6;  // the same along two axes, where nobody requested
 
 // The side of tiles that is taken where nobody asks; 0: none.
 int64_t usual_side(int64_t kernel, int64_t other) {
@@ -53,7 +53,7 @@ std::optional<ConvTiles> conv_tiles(const Node& node) {
     std::vector<int64_t> sides;
     if (view.has_attr("tiles") && view.ints("tiles").size() == 2) {
         sides = view.ints("tiles");
-        c.asked = true;
+        c.requested = true;
     }
     for (size_t i = 0; i < 2; ++i) {
         const WindowAxis& axis = window->axes[i];
@@ -62,7 +62,7 @@ std::optional<ConvTiles> conv_tiles(const Node& node) {
         if (!axis.kernel.as_int() || !axis.pad_begin.as_int() || !axis.pad_end.as_int() || !axis.output.as_int())
             return std::nullopt;
         if (!other.as_int()) return std::nullopt;
-        if (!c.asked) sides.push_back(usual_side(*axis.kernel.as_int(), *other.as_int()));
+        if (!c.requested) sides.push_back(usual_side(*axis.kernel.as_int(), *other.as_int()));
         c.axes[i] = {*axis.kernel.as_int(), *axis.output.as_int(), *axis.pad_begin.as_int(), *axis.pad_end.as_int(),
                      sides[i]};
         if (sides[i] < 1 || sides[i] > kMostPoints || c.axes[i].output < 1 || c.axes[i].points() > kMostPoints)
@@ -116,7 +116,7 @@ double tiled_seconds(const ConvTiles& c, const Machine& machine, bool leaves) {
 
 ConvTiles fastest_tiles(const ConvTiles& c, const Machine& machine) {
     ConvTiles best = c;
-    for (int64_t side = c.axes[0].side - 1; side >= 2 && !c.asked; --side) {
+    for (int64_t side = c.axes[0].side - 1; side >= 2 && !c.requested; --side) {
         ConvTiles with = c;
         for (ConvTiles::Axis& axis : with.axes) axis.side = side;
         if (tiled_seconds(with, machine) < tiled_seconds(best, machine)) best = with;
@@ -128,10 +128,10 @@ std::optional<double> conv_seconds(const Node& node, bool known, const Machine& 
     if (node.op().name != "conv") return std::nullopt;
     const OpView view = node.view();
     if (view.dtype(0) != DType::f32) return std::nullopt;
-    if (auto tiles = known ? conv_tiles(node) : std::nullopt; tiles && (tiles->asked || tiles->of_3x3())) {
+    if (auto tiles = known ? conv_tiles(node) : std::nullopt; tiles && (tiles->requested || tiles->of_3x3())) {
         const ConvTiles best = fastest_tiles(*tiles, machine);
         const double tiled = tiled_seconds(best, machine);
-        return best.asked ? tiled : std::min(tiled, direct_seconds(best, machine));
+        return best.requested ? tiled : std::min(tiled, direct_seconds(best, machine));
     }
     auto elements = [](const Shape& shape) { return shape.elements().as_int(); };
     const Shape &x = view.shape(0), &w = view.shape(1), &y = node.output()->type().tensor().shape;

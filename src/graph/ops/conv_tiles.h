@@ -18,10 +18,10 @@ struct ConvTiles {
     int64_t channels, outputs;
     Axis axes[2];
     Dim images;
-    bool asked = false;  // by the attribute
+    bool requested = false;  // by the attribute
 
     double tiles() const;  // of all images
-    bool of_3x3() const;   // the kernel is; GPUs take tiles of no other without being asked
+    bool of_3x3() const;   // the kernel is; GPUs take tiles of no other without being requested
     // Operations, additions and multiplications apart; those of the transforms are as many as products in that time.
     double direct() const, products() const, transforms() const;
 };
@@ -32,7 +32,7 @@ std::optional<ConvTiles> conv_tiles(const Node& node);
 // On a GPU, in seconds: directly, and in tiles. `leaves`: the result is stored in ONNX's order.
 double direct_seconds(const ConvTiles& c, const Machine& machine);
 double tiled_seconds(const ConvTiles& c, const Machine& machine, bool leaves = false);
-// The tiles that are fastest there by that, but for those that are asked for.
+// The tiles that are fastest there by that, but for those that are requested for.
 ConvTiles fastest_tiles(const ConvTiles& c, const Machine& machine);
 // The estimated time of an f32 convolution, with its requested tiles or the fastest ones; `known`: the weights are
 // constant. None if its sizes are dynamic.

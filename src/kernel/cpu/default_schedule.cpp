@@ -189,7 +189,7 @@ std::optional<Expr> open_row_length(const Compute& compute, const Machine& machi
 Result<Schedule> default_schedule(Compute compute, const CpuScheduleOptions& options) {
     compute = with_words(std::move(compute), options.machine);
     if (!options.strict) compute = with_bounded_exps(with_reciprocals(std::move(compute)));
-    if (options.care == Care::None) compute = with_places(with_padding(std::move(compute), options.machine));
+    if (options.fallback == Fallback::None) compute = with_places(with_padding(std::move(compute), options.machine));
     Schedule s(std::move(compute));
     TRY(inline_plain_maps(s));
     std::vector<std::string> names, copies;
@@ -199,7 +199,7 @@ Result<Schedule> default_schedule(Compute compute, const CpuScheduleOptions& opt
     done.insert(copies.begin(), copies.end());
     for (const std::string& name : names) {
         const Stage& stage = find_stage(s, name);
-        if (done.count(name) || options.care == Care::NoProducts) continue;
+        if (done.count(name) || options.fallback == Fallback::NoContractions) continue;
         auto c = match_contraction(stage);
         if (!c || is_dot_products(s, stage, *c) || is_window(s, stage, *c, options.machine)) continue;
         keep_rows_apart(s, stage, *c, options);

@@ -8,18 +8,18 @@
 
 namespace tessera {
 
-// How much is left out of a schedule, so that it holds where a better one does not.
-enum class Care {
+// What a schedule does without, so that it can be lowered where the default one cannot.
+enum class Fallback {
     None,
-    RowsApart,   // axes whose elements do not lie densely never become one
-    NoProducts,  // contractions are scheduled as other reductions
+    SeparateRows,    // axes whose elements are not contiguous are never fused
+    NoContractions,  // contractions are scheduled as other reductions are
 };
 
 // For which of the possible sizes it is.
 struct CpuScheduleOptions : ScheduleOptions {
     int64_t tile_rows = 0;  // of the register tile of a contraction whose rows are not known; 0: chosen
     bool few_rows = false;  // of a contraction whose rows are not known: its B is not worth a copy
-    Care care = Care::None;
+    Fallback fallback = Fallback::None;
     int64_t tile_columns = 0;  // of the register tile of a contraction whose columns are not known; 0: chosen
     bool whole_tiles = false;  // lines of unknown length that windows go along: they have tile_columns, or more
     bool short_lines = false;  // columns of a contraction that come in lines of unknown length: they are short

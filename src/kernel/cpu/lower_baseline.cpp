@@ -139,7 +139,7 @@ Result<std::vector<std::string>> schedule_stage(Schedule& s, const std::string& 
 
 Result<Lowered> lower_baseline(const Compute& compute, const ScheduleOptions& given) {
     CpuScheduleOptions options{given};
-    options.care = Care::NoProducts;
+    options.fallback = Fallback::NoContractions;
     Schedule s(compute);
     TRY(inline_plain_maps(s));
     std::vector<std::string> names;

@@ -148,17 +148,17 @@ Result<Scheduled> schedule_and_lower(const Compute& compute, const CpuScheduleOp
 Result<Scheduled> schedule_with_care(const Compute& compute, CpuScheduleOptions& options,
                                      std::vector<Choice>& choices) {
     auto made = schedule_and_lower(compute, options);
-    for (Care care : {Care::RowsApart, Care::NoProducts}) {
+    for (Fallback fallback : {Fallback::SeparateRows, Fallback::NoContractions}) {
         if (made.ok()) break;
         choices.push_back({fmt::format("schedule {} at its best", compute.name), no("{}", made.error().message())});
-        options.care = care;
+        options.fallback = fallback;
         made = schedule_and_lower(compute, options);
     }
     return made;
 }
 
-// A variant to try: what it is for, in words too.
-struct Asked {
+// A variant to try: its options, guard and description.
+struct VariantRequest {
     CpuScheduleOptions options;
     Expr guard;
     std::string subject, sizes;
@@ -168,10 +168,10 @@ struct Asked {
 };
 
 // Register tiles of other rows, where the number of rows is not known.
-std::vector<Asked> for_rows(const Compute& compute, const CpuScheduleOptions& options) {
-    std::vector<Asked> asked;
+std::vector<VariantRequest> for_rows(const Compute& compute, const CpuScheduleOptions& options) {
+    std::vector<VariantRequest> requests;
     auto open = open_rows(compute, options.machine);
-    if (!open || !open->shape.packed_ahead) return asked;
+    if (!open || !open->shape.packed_ahead) return requests;
     const ContractionTiles tiles = choose_tiles(open->shape, options.machine, options.threads);
     std::vector<RowTile> row_tiles = choose_row_tiles(open->shape, tiles, sample_sizes(open->rows), options.machine);
     // The cheapest for the number of rows: no later one is cheaper.
@@ -183,13 +183,13 @@ std::vector<Asked> for_rows(const Compute& compute, const CpuScheduleOptions& op
             guard = logical_and(guard, le(time(tile), time(row_tiles[j])));
         CpuScheduleOptions own = options;
         own.tile_rows = tile.rows;
-        asked.push_back({own, guard, fmt::format("tiles of {} rows", tile.rows), describe(guard, open->rows)});
+        requests.push_back({own, guard, fmt::format("tiles of {} rows", tile.rows), describe(guard, open->rows)});
     }
-    return asked;
+    return requests;
 }
 
 // A B that comes late is read as it lies, where the number of rows is not known and turns out small.
-std::vector<Asked> for_few_rows(const Compute& compute, const CpuScheduleOptions& options) {
+std::vector<VariantRequest> for_few_rows(const Compute& compute, const CpuScheduleOptions& options) {
     auto open = open_rows(compute, options.machine);
     if (!open || open->shape.packed_ahead || !open->shape.b_along_columns || open->shape.a_copied) return {};
     CpuScheduleOptions own = options;
@@ -199,22 +199,22 @@ std::vector<Asked> for_few_rows(const Compute& compute, const CpuScheduleOptions
 }
 
 // Narrower register tiles, where the number of columns is not known and turns out small. Short lines become one.
-std::vector<Asked> for_columns(const Compute& compute, const CpuScheduleOptions& options) {
-    std::vector<Asked> asked;
+std::vector<VariantRequest> for_columns(const Compute& compute, const CpuScheduleOptions& options) {
+    std::vector<VariantRequest> requests;
     auto open = open_columns(compute, options.machine);
-    if (!open) return asked;
+    if (!open) return requests;
     const int64_t lanes = std::max<int64_t>(1, options.machine.vector_bytes / open->shape.element_bytes);
     const int64_t widest = choose_tiles(open->shape, options.machine, options.threads).nr;
     auto ask = [&](int64_t columns, const Expr& guard, bool short_lines) {
         CpuScheduleOptions own = options;
         own.tile_columns = std::min(columns, widest);
         own.short_lines = short_lines;
-        asked.push_back({own, guard, fmt::format("tiles of {} columns", own.tile_columns), to_string(guard)});
+        requests.push_back({own, guard, fmt::format("tiles of {} columns", own.tile_columns), to_string(guard)});
     };
     if (open->apart || widest > lanes) ask(lanes, le(open->all, lanes), open->apart);
     if (open->apart) ask(2 * lanes, lt(open->line, std::max(lanes, kLongLine)), true);
     if (widest > 2 * lanes) ask(2 * lanes, le(open->apart ? open->line : open->all, 2 * lanes), false);
-    return asked;
+    return requests;
 }
 
 // From which size of its one symbol on an extent is so large; no symbol where that is not known.
@@ -231,11 +231,11 @@ std::pair<std::string, int64_t> least_size(const Expr& extent, int64_t wanted) {
 
 // Tiles of one vector, where the lines of a pool or of a reduction over outer axes turn out short: a wider tile would
 // be decided lane by lane. A reduction is read again for each.
-std::vector<Asked> for_lines(const Compute& compute, const CpuScheduleOptions& options) {
+std::vector<VariantRequest> for_lines(const Compute& compute, const CpuScheduleOptions& options) {
     const auto open = open_lines(compute, options.machine);
     if (!open) return {};
     const int64_t lanes = std::max<int64_t>(1, options.machine.vector_bytes / kBytesOfElement);
-    std::vector<Asked> asked;
+    std::vector<VariantRequest> requests;
     // Of tiles that fill a line, the last begins earlier: nothing is decided lane by lane.
     const int64_t widest = lanes * (open->slides ? 2 : std::clamp<int64_t>(options.machine.vector_registers / 8, 1, 4));
     for (int64_t columns : {widest, lanes}) {
@@ -245,18 +245,19 @@ std::vector<Asked> for_lines(const Compute& compute, const CpuScheduleOptions& o
         own.tile_columns = columns;
         own.whole_tiles = true;
         const Expr guard = le(size, tessera::symbol(symbol));
-        asked.push_back({own, guard, fmt::format("lines of {} or more", columns), to_string(guard), "", size, symbol});
+        requests.push_back(
+            {own, guard, fmt::format("lines of {} or more", columns), to_string(guard), "", size, symbol});
     }
     CpuScheduleOptions own = options;
     own.tile_columns = lanes;
     const int64_t most = (open->slides ? 4 : 2) * lanes - 1;
     const Expr guard = le(open->line, most);
-    asked.push_back({own, guard, fmt::format("lines of up to {}", most), to_string(guard)});
-    return asked;
+    requests.push_back({own, guard, fmt::format("lines of up to {}", most), to_string(guard)});
+    return requests;
 }
 
 // Rows of a few elements in lanes, where their length is not known and turns out short.
-std::vector<Asked> for_short_rows(const Compute& compute, const CpuScheduleOptions& options) {
+std::vector<VariantRequest> for_short_rows(const Compute& compute, const CpuScheduleOptions& options) {
     const auto length = open_row_length(compute, options.machine);
     if (!length) return {};
     CpuScheduleOptions own = options;
@@ -266,15 +267,16 @@ std::vector<Asked> for_short_rows(const Compute& compute, const CpuScheduleOptio
 }
 
 // Innermost axes of less than a vector, where their size is not known: lanes run along others.
-std::vector<Asked> for_narrow(const Compute& compute, const Schedule& schedule, const CpuScheduleOptions& options) {
-    std::vector<Asked> asked;
+std::vector<VariantRequest> for_narrow(const Compute& compute, const Schedule& schedule,
+                                       const CpuScheduleOptions& options) {
+    std::vector<VariantRequest> requests;
     const int64_t lanes = options.machine.vector_bytes / kBytesOfElement;
     const bool maps = std::all_of(compute.stages.begin(), compute.stages.end(),
                                   [](const Stage& stage) { return stage.reduce.empty(); });
     // Lines of one element go across nothing.
     for (const std::string& name : open_inner_sizes(compute)) {
         const Expr guard = eq(symbol(name), 1);
-        asked.push_back({options, guard, to_string(guard), to_string(guard), name, 1});
+        requests.push_back({options, guard, to_string(guard), to_string(guard), name, 1});
     }
     for (const std::string& name : open_last_axes(compute, schedule)) {
         // Without masks, lines that are left of squares are stored so anyway.
@@ -282,14 +284,14 @@ std::vector<Asked> for_narrow(const Compute& compute, const Schedule& schedule, 
             CpuScheduleOptions own = options;
             own.short_rows = true;
             const Expr guard = lt(symbol(name), 2 * lanes);
-            asked.push_back({own, guard, "lines of " + to_string(guard), to_string(guard)});
+            requests.push_back({own, guard, "lines of " + to_string(guard), to_string(guard)});
         }
         for (int64_t size = 1; size < std::min(lanes, kNarrow) + (maps ? 1 : 0); ++size) {
             const Expr guard = eq(symbol(name), size);
-            asked.push_back({options, guard, to_string(guard), to_string(guard), name, size});
+            requests.push_back({options, guard, to_string(guard), to_string(guard), name, size});
         }
     }
-    return asked;
+    return requests;
 }
 
 }  // namespace
@@ -309,17 +311,18 @@ Result<Lowered> lower_variants(const Compute& compute, const ScheduleOptions& gi
         if (lowered.ok()) return lowered;
     }
     Scheduled best = TRY(schedule_with_care(compute, options, choices));
-    std::vector<Asked> asked;
-    if (options.care == Care::None) {
-        asked = for_rows(compute, options);
-        if (asked.empty()) asked = for_columns(compute, options);
-        if (asked.empty()) asked = for_lines(compute, options);
-        if (asked.empty()) asked = for_short_rows(compute, options);
-        for (Asked& few : for_few_rows(compute, options)) asked.insert(asked.begin(), std::move(few));
-        for (Asked& one : for_narrow(compute, best.schedule, options)) asked.insert(asked.begin(), std::move(one));
+    std::vector<VariantRequest> requests;
+    if (options.fallback == Fallback::None) {
+        requests = for_rows(compute, options);
+        if (requests.empty()) requests = for_columns(compute, options);
+        if (requests.empty()) requests = for_lines(compute, options);
+        if (requests.empty()) requests = for_short_rows(compute, options);
+        for (VariantRequest& few : for_few_rows(compute, options)) requests.insert(requests.begin(), std::move(few));
+        for (VariantRequest& one : for_narrow(compute, best.schedule, options))
+            requests.insert(requests.begin(), std::move(one));
     }
     std::vector<Variant> variants;
-    for (Asked& a : asked) {
+    for (VariantRequest& a : requests) {
         if (evaluate_int(a.guard, {}) == 0) continue;  // no size asks for it
         const std::string subject = fmt::format("specialise {} for {}", compute.name, a.subject);
         const bool narrow = !a.narrow.empty(), large = !a.large.empty();

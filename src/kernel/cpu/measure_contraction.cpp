@@ -76,7 +76,7 @@ ContractionShape measure_contraction(const Schedule& s, const Stage& stage, cons
 }
 
 void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const CpuScheduleOptions& options) {
-    const bool always = options.care == Care::RowsApart;
+    const bool always = options.fallback == Fallback::SeparateRows;
     const bool few_rows = constant_or(rows_of(stage, c), kPackedRows + 1) <= kPackedRows;
     auto dense = [&](const Expr& operand, int i, int j) {
         bool all = true;

@@ -29,8 +29,8 @@ Result<bool> schedule_grouped(Schedule& s, const std::string& stage, const Contr
 
 // Rows, or columns, along which an operand does not lie densely (rows of an image) are taken one by one: all axes but
 // the last, or the last that lie as one, become a batch, though the other operand does not have them. What is packed
-// then never crosses them. With Care::RowsApart, also where they are short, or where the operand is packed along k or
-// ahead.
+// then never crosses them. With Fallback::SeparateRows, also where they are short, or where the operand is packed along
+// k or ahead.
 void keep_rows_apart(const Schedule& s, const Stage& stage, Contraction& c, const CpuScheduleOptions& options);
 
 bool lies_along_columns(const Schedule& s, const Stage& stage, const Contraction& c);  // B is one load, without gaps

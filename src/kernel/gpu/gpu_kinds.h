@@ -25,7 +25,7 @@ std::optional<size_t> axis_of_lookups(const Stage& stage);
 // A stage without reduction, one thread for each element or each vector of them; in squares where it reads across.
 Status map_to_threads(Schedule& s, const std::string& stage, bool share_squares);
 // A map that reads across, in squares that a block turns in shared memory. False, and nothing done: it is none.
-Result<bool> squares_to_blocks(Schedule& s, const std::string& stage);
+Result<bool> transpose_to_blocks(Schedule& s, const std::string& stage);
 // A map and the reduction of few elements, such as a window's, that it reads at its own place: each thread carries out
 // the reduction for a vector of neighbours, and the map on what it has. The name of the reduction; none, and nothing
 // done, where it is something else.

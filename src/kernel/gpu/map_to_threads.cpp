@@ -103,7 +103,7 @@ Status map_to_threads(Schedule& s, const std::string& name, bool share_squares) 
     TRY(merge_dense_axes(s, name));
     if (share_squares) {
         Schedule before = s;
-        auto turned = squares_to_blocks(s, name);
+        auto turned = transpose_to_blocks(s, name);
         if (turned.ok() && *turned) return {};
         s = std::move(before);
     }

@@ -48,11 +48,11 @@ constexpr int kWideVector = 64;  // bytes: transforms in such vectors wait for m
 
 Decision pays_on_gpu(const ConvTiles& c, bool leaves, const Machine& machine) {
     const double direct = direct_seconds(c, machine), tiled = tiled_seconds(c, machine, leaves);
-    if (!c.asked && direct < kWorthwhile * tiled)
+    if (!c.requested && direct < kWorthwhile * tiled)
         return no("tiles of {}x{} would take {:.1f} us and direct {:.1f}", c.axes[0].side, c.axes[1].side, 1e6 * tiled,
                   1e6 * direct);
     return yes("{:.1f} us become {:.1f}, transforms and launches counted; tiles of {}x{}{}", 1e6 * direct, 1e6 * tiled,
-               c.axes[0].side, c.axes[1].side, c.asked ? " as asked" : "");
+               c.axes[0].side, c.axes[1].side, c.requested ? " as requested" : "");
 }
 
 Decision pays(const ConvTiles& c, bool leaves, bool known, const Machine& machine) {
@@ -69,10 +69,11 @@ Decision pays(const ConvTiles& c, bool leaves, bool known, const Machine& machin
     const double of_weights = known ? 0 : 4 * points * kernel * double(c.channels) * double(c.outputs);
     const double transforms = c.transforms() * (leaves && !near ? 3 : 1) + of_weights;
     double all = c.products() + transforms + traffic, saved = c.direct() / all;
-    if (!c.asked && saved < kWorthwhile)
+    if (!c.requested && saved < kWorthwhile)
         return no("tiles would take {:.0f} Mflop and direct {:.0f}: {:.2f} times", all / 1e6, c.direct() / 1e6, saved);
     return yes("{:.0f} Mflop become {:.0f}: {:.2f} times, transforms and traffic counted; tiles of {}x{}{}",
-               c.direct() / 1e6, c.products() / 1e6, saved, c.axes[0].side, c.axes[1].side, c.asked ? " as asked" : "");
+               c.direct() / 1e6, c.products() / 1e6, saved, c.axes[0].side, c.axes[1].side,
+               c.requested ? " as requested" : "");
 }
 
 Tensor as_f32(const Tensor& t) {
@@ -247,11 +248,11 @@ Result<Changed> choose_winograd(Graph& graph, const Machine& machine, PassContex
         if (!c) continue;
         const bool known = node.input(1)->is_constant();
         if (machine.blocks && !known) continue;
-        if (machine.blocks && !c->asked && !c->of_3x3()) continue;
+        if (machine.blocks && !c->requested && !c->of_3x3()) continue;
         if (machine.blocks) c = fastest_tiles(*c, machine);
         const auto& uses = node.output()->uses();
         const bool leaves = std::any_of(uses.begin(), uses.end(), [](const Use& use) { return !use.node; });
-        const bool admitted = c->asked || admits(context.precision, Exactness::Reassociates);
+        const bool admitted = c->requested || admits(context.precision, Exactness::Reassociates);
         Decision decision =
             admitted ? pays(*c, leaves, known, machine) : no("it rounds differently, and the precision is strict");
         if (decision) {

@@ -144,7 +144,7 @@ std::optional<Lowered> element_map_kernel(const Compute& compute, const Machine&
     for (const Expr& load : loads_of(stage)) bytes = std::max(bytes, int64_t(dtype_bytes(load.dtype())));
     if (lanes * bytes >= kWholeAccess) return {};
     Schedule turned = s;
-    if (auto squares = squares_to_blocks(turned, name); squares.ok() && *squares) return {};
+    if (auto squares = transpose_to_blocks(turned, name); squares.ok() && *squares) return {};
     const int64_t total = elements_of(stage.axes).as_int().value_or(kManyElements);
     const int64_t each =
         std::min({kMostTurnsOfThread, kBytesOfThread / (lanes * bytes), total / lanes / device_threads(machine)});

@@ -55,7 +55,7 @@ Status share_square(Schedule& s, const Loop& rows, const Loop& columns) {
 
 }  // namespace
 
-Result<bool> squares_to_blocks(Schedule& s, const std::string& name) {
+Result<bool> transpose_to_blocks(Schedule& s, const std::string& name) {
     const Stage stage = find_stage(s, name);
     if (stage.axes.size() < 2 || stage.axes.size() > 3) return false;
     if (stage.axes.back().extent.as_int().value_or(kSquare) < kSquare) return false;
