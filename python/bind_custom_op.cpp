@@ -33,14 +33,14 @@ Result<std::vector<CustomType>> call_types(const nb::object& function, const std
         std::vector<CustomType> types;
         for (const auto& [dtype, dims] : nb::cast<std::vector<SaidType>>(function(given, attrs))) {
             const auto known = dtype_from_name(dtype);
-            if (!known) return Error(Code::E0208, fmt::format("\"{}\" is no element type", dtype));
+            if (!known) return Error(Code::E0208, fmt::format("\"{}\" is not an element type", dtype));
             types.push_back({*known, dims});
         }
         return types;
     } catch (const nb::python_error& e) {
         return Error(Code::E0210, "its types cannot be found: " + said(e));
     } catch (const nb::cast_error&) {
-        return Error(Code::E0210, "its function of types gave no list of types");
+        return Error(Code::E0210, "its types function did not return a list of types");
     }
 }
 

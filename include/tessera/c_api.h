@@ -8,8 +8,9 @@
  *     if (error) { fputs(tessera_error_text(error), stderr); tessera_error_free(error); }
  *
  * A function that can fail returns an error, or NULL for success. It writes its results through pointers, and sets them
- * to NULL after an error. Free what has a _free function; every other pointer that a function returns is owned by its
- * argument and valid as long as that. All _free functions accept NULL. Models and executables are thread-safe. */
+ * to NULL after an error. The caller owns errors and results, and frees each with its _free function, which accepts
+ * NULL. Every other pointer that a function returns is owned by the function's argument, and valid until that is freed.
+ * Models and executables are thread-safe. */
 #ifndef TESSERA_C_API_H
 #define TESSERA_C_API_H
 
@@ -62,8 +63,8 @@ enum {
 /* The size of an element in memory, in bytes; 0 for strings and for values that are not an element type. */
 size_t tessera_dtype_bytes(tessera_dtype dtype);
 
-const char* tessera_version(void);     /* the version of the loaded library: "0.1.0" */
-int32_t tessera_c_api_version(void);   /* its TESSERA_C_API_VERSION */
+const char* tessera_version(void);   /* the version of the loaded library: "0.1.0" */
+int32_t tessera_c_api_version(void); /* its TESSERA_C_API_VERSION */
 
 /* ---- errors */
 
@@ -116,7 +117,7 @@ typedef struct tessera_port {
 
 size_t tessera_input_count(const tessera_executable* executable);
 size_t tessera_output_count(const tessera_executable* executable);
-const tessera_port* tessera_input(const tessera_executable* executable, size_t index);   /* NULL: out of range */
+const tessera_port* tessera_input(const tessera_executable* executable, size_t index); /* NULL: out of range */
 const tessera_port* tessera_output(const tessera_executable* executable, size_t index);
 
 /* ---- running */

@@ -27,7 +27,7 @@ struct ValueProfile {
     std::vector<double> channel_max, channel_sum;
 
     void add(const float* data, size_t count);         // all must be finite
-    void merge(const ValueProfile& other);             // drops the channels' if their counts differ
+    void merge(const ValueProfile& other);             // drops the channels' data if the numbers of channels differ
     bool operator==(const ValueProfile&) const = default;
 };
 

@@ -59,7 +59,7 @@ struct SearchedRule {
 };
 
 struct SearchedCandidate {
-    std::string what;                 // "input", "all that pays", or a single rewrite
+    std::string what;                 // "input", "all profitable rules", or a single rewrite
     double cost = 0;                  // in seconds, according to the cost model
     double seconds = 0, speedup = 0;  // measured; the speed-up is relative to the input; 0 if not timed
     double difference = 0;            // of its results from the input's, relative; if too large, it is not timed
@@ -83,7 +83,7 @@ struct SearchReport {
     size_t mutate_remembered = 0;                      // of these products, those whose rules were cached
     std::vector<std::string> mutate_refused;           // why programs were rejected
     double mutate_seconds = 0;        // deriving rules
-    double mutate_whole_seconds = 0;  // everything that a search without mutants would not do
+    double mutate_whole_seconds = 0;  // additional time over a search without mutants
     bool mutate_complete = true;      // the time budget sufficed to derive all rules
     double mutate_gain = 1;           // measured speed-up of the result over the result without mutants
     size_t chosen = 0;                // index of the chosen candidate

@@ -77,7 +77,7 @@ def load(model: Source, *, strict: bool = False) -> Model:
     ones. With `strict`, both are errors."""
     if isinstance(model, Model):
         if strict:
-            raise Error("E0501", "strict is for models that are being read, and this one is loaded already")
+            raise Error("E0501", "strict applies when a model is read, but this one is already loaded")
         return model
     if isinstance(model, (str, os.PathLike)):
         try:
@@ -197,7 +197,7 @@ def discover(ops: Path | Sequence[str] = "taso", max_ops: int = 3, *,
     number("threads", threads, 0, MOST_THREADS)
     number("seed", seed, 0)
     if out is not None and not prove:
-        raise Error("E0501", "out takes rules that are proved, and prove=False proves none")
+        raise Error("E0501", "out receives proved rules, but prove=False proves none")
     names = os.fspath(ops) if isinstance(ops, (str, os.PathLike)) else ",".join(ops)
     return _discover(names, max_ops, "" if out is None else path_text(out), seed, threads,
                      "" if work_dir is None else path_text(work_dir), prove, all, shrinking, corrected, progress)

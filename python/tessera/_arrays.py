@@ -118,7 +118,7 @@ def gpu_said(value: Any, gpu: int) -> int:
     said = getattr(getattr(value, "device", None), "id", None)
     known = gpu_of_memory(said_by(value).address) if said is None else int(said)
     if known is not None and known < 0:
-        raise Error("E0501", f"{type(value).__name__} lies on GPU {known}, which there cannot be")
+        raise Error("E0501", f"{type(value).__name__} is on GPU {known}, which does not exist")
     return max(gpu, 0) if known is None else known
 
 
@@ -149,7 +149,7 @@ def tensor_from(value: Any, expected: str | None = None, gpu: int = -1, writable
         try:
             return Tensor.from_dlpack(value, writable)
         except (TypeError, RuntimeError, BufferError) as e:
-            raise Error("E0501", f"{type(value).__name__} cannot be taken over DLPack: {str(e).splitlines()[0]}",
+            raise Error("E0501", f"{type(value).__name__} cannot be imported through DLPack: {str(e).splitlines()[0]}",
                         hint="it must be contiguous, in CPU or NVIDIA GPU memory" + (", and writable" if writable else "")) from None
     if numpy:
         array = np.asarray(value)

@@ -170,7 +170,7 @@ def _constant(value: Any, dtype: str) -> Expr:
     elif float(value).is_integer():
         text = str(int(value))
     else:
-        raise TypeError(f"{value} beside an expression of {dtype}")
+        raise TypeError(f"cannot combine {value} with an expression of type {dtype}")
     text = text if dtype in ("i64", "f32") else f"{text}_{dtype}"
     return Expr(f"({text})" if text.startswith("-") else text, dtype)
 
@@ -180,7 +180,7 @@ def _alike(args: Iterable[Any]) -> list[Expr]:
     args = list(args)
     first = next((a for a in args if isinstance(a, Expr)), None)
     if first is None:
-        raise TypeError("no expression among numbers only")
+        raise TypeError("expected an expression, got numbers only")
     return [first.beside(a) for a in args]
 
 

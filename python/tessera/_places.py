@@ -23,7 +23,7 @@ def datum_of(name: str, value: Any, port: Port | None, gpu: int) -> Datum:
     if port is not None and port.dtype and is_plain(value):
         return Datum.array_of(value)
     if value is None and port is not None and not port.type.startswith("optional("):
-        raise Error("E0402", f'input "{name}" is None, and takes {port.type}',
+        raise Error("E0402", f'input "{name}" is None, but takes {port.type}',
                     hint="leave it out for its default" if port.has_default else "only optional inputs may be None")
     try:
         return datum_from(value, port, gpu)
@@ -119,7 +119,7 @@ class Places:
         if into is None or made is into:
             return made
         if not isinstance(made, np.ndarray) and not is_torch(made):
-            raise Error("E0501", f'out for "{name}" takes no {type(made).__name__}')
+            raise Error("E0501", f'out for "{name}" cannot hold a {type(made).__name__}')
         _check_out(name, into, datum.tensor.dtype, list(made.shape), self.gpu)
         if is_torch(into):
             into.copy_(made if is_torch(made) else self._as_torch(made))
@@ -132,7 +132,7 @@ class Places:
         tensor = _given_out(name, into, self.gpu)
         if tensor.gpu != NO_GPU:
             where = "the CPU" if self.gpu == NO_GPU else f"GPU {self.gpu}"
-            raise Error("E0701", f'out for "{name}" lies on GPU {tensor.gpu}, and the model runs on {where}')
+            raise Error("E0701", f'out for "{name}" is on GPU {tensor.gpu}, but the model runs on {where}')
         return value_from(Datum.tensor_of(tensor))
 
     def _as_torch(self, value: Any) -> Any:
@@ -151,7 +151,7 @@ def _check_apart(out: Mapping[str, Any]) -> None:
     for (name, one), (other, two) in itertools.combinations(out.items(), 2):
         arrays = isinstance(one, np.ndarray) and isinstance(two, np.ndarray)
         if one is two or (arrays and np.shares_memory(one, two)):
-            raise Error("E0501", f'outputs "{name}" and "{other}" are to be left in memory that overlaps')
+            raise Error("E0501", f'out for "{name}" and out for "{other}" overlap in memory')
 
 
 def _gpu_of(value: Any, gpu: int) -> int:
@@ -196,7 +196,7 @@ def _check_out(name: str, into: Any, dtype: str, shape: list[int], gpu: int) -> 
     if isinstance(into, np.ndarray) and not into.flags.writeable:
         raise Error("E0501", f'out for "{name}" cannot be written to')
     if _meets_itself(into):
-        raise Error("E0501", f'out for "{name}" has several elements in one place of memory', hint="give a copy of it")
+        raise Error("E0501", f'out for "{name}" has elements that share memory', hint="pass a copy of it")
 
 
 def _meets_itself(into: Any) -> bool:

@@ -16,7 +16,7 @@ MOST_THREADS = 4096
 
 def _samples(model: Model, samples: Iterable[Inputs]) -> list[dict[str, Datum]]:
     if not isinstance(samples, Iterable):
-        raise Error("E0501", f"samples: expected the inputs of one run after the other, got {type(samples).__name__}")
+        raise Error("E0501", f"samples: expected a sequence with the inputs of each run, got {type(samples).__name__}")
     return [model._data(sample) for sample in samples]
 
 

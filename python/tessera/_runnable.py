@@ -238,7 +238,7 @@ def _named_out(out: Outs | None, chosen: list[str]) -> Mapping[str, Any]:
             raise Error("E0501", f"out has {len(out)} arrays, and there are {len(chosen)} outputs")
         for i, name in enumerate(chosen):
             if name in chosen[:i]:
-                raise Error("E0501", f'out has two arrays for output "{name}", which is asked for twice')
+                raise Error("E0501", f'out has two arrays for output "{name}", which is requested twice')
         out = dict(zip(chosen, out))
     if not isinstance(out, Mapping):
         if len(chosen) != 1:

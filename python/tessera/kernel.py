@@ -132,9 +132,9 @@ class Function:
         for i, array in enumerate(given):
             name = self.arguments[i].name if i < len(self.arguments) else f"argument {i}"
             if not isinstance(array, np.ndarray):
-                raise TypeError(f"{name}: a NumPy array is needed, not {type(array).__name__}")
+                raise TypeError(f"{name}: expected a NumPy array, got {type(array).__name__}")
             if not array.flags.c_contiguous or not array.flags.aligned:
-                raise Error("E0407", f"{name} is not contiguous", hint="numpy.ascontiguousarray makes it so")
+                raise Error("E0407", f"{name} is not contiguous", hint="use numpy.ascontiguousarray")
             if i < len(self.arguments) and self.arguments[i].written and not array.flags.writeable:
                 raise Error("E0407", f"{name} cannot be written to")
             described.append((array_name(array.dtype), list(array.shape), array.ctypes.data))
@@ -339,7 +339,7 @@ def processor(target: str = "host") -> dict[str, int]:
 
 def _checked(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-        raise ValueError(f"{name!r}: a name is letters, digits and _")
+        raise ValueError(f"{name!r}: expected a name of letters, digits and _")
     return name
 
 
@@ -354,5 +354,5 @@ def _groups(groups: Sequence[Sequence[int]]) -> str:
 
 def _made(argument: Argument) -> np.ndarray:
     if not all(size.isdigit() for size in argument.shape):
-        raise Error("E0402", f"{argument.name} is missing", hint="where its size is not a number, give the array to write into")
+        raise Error("E0402", f"{argument.name} is missing", hint="its size is dynamic: pass the array to write to")
     return np.empty([int(size) for size in argument.shape], numpy_dtype(argument.dtype))

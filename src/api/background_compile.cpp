@@ -98,7 +98,7 @@ void BackgroundCompile::launch() const {
     try {
         thread_ = std::make_unique<std::thread>([this] { work(); });
     } catch (const std::system_error& e) {
-        result_ = Error(Code::E0408, "no thread to compile on: {}", e.what());
+        result_ = Error(Code::E0408, "cannot create a thread to compile on: {}", e.what());
     }
 }
 

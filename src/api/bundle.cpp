@@ -36,8 +36,8 @@ bool is_identifier(const std::string& name) {
 Result<std::string> name_for(const Model& model, const BundleOptions& options) {
     if (!options.name.empty()) {
         if (is_identifier(options.name)) return options.name;
-        return Error(Code::E0501, "a bundle cannot be called \"{}\"", options.name)
-            .hint("C's functions are named by it: letters, digits and _");
+        return Error(Code::E0501, "\"{}\" is not a valid bundle name", options.name)
+            .hint("it is the prefix of the C functions: use letters, digits and _");
     }
     const std::string& source = model.graph().info().source;
     std::string name;
@@ -54,12 +54,12 @@ Result<Model> sized_model(const Model& model, const std::map<std::string, int64_
     for (const auto& v : graph->inputs()) {
         v->set_type(sized(v->type(), sizes));
         if (!v->type().is_tensor() || !v->type().tensor().shape.ranked())
-            return Error(Code::E0605, "no bundle: input \"{}\" is {}", v->name(), v->type());
+            return Error(Code::E0605, "cannot make a bundle: input \"{}\" is {}", v->name(), v->type());
         for (const Dim& d : v->type().tensor().shape)
             for (const std::string& name : free_symbols(d)) left.insert(name);
     }
     if (!left.empty())
-        return Error(Code::E0605, "no bundle: the size of {} is open", fmt::join(left, ", "))
+        return Error(Code::E0605, "cannot make a bundle: the size of {} is dynamic", fmt::join(left, ", "))
             .hint("a bundle is for one size: give --dim {}=SIZE", fmt::join(left, "=SIZE --dim "));
     if (!sizes.empty()) TRY(graph->infer_again());
     Model fixed(std::move(graph));
@@ -67,7 +67,8 @@ Result<Model> sized_model(const Model& model, const std::map<std::string, int64_
         for (const Port& p : ports) {
             const bool open = std::find(p.sizes.begin(), p.sizes.end(), -1) != p.sizes.end();
             if (!p.dtype || c_type(*p.dtype).empty() || !p.ranked || open)
-                return Error(Code::E0605, "no bundle: \"{}\" is {}, which has no fixed size in C", p.name, p.type);
+                return Error(Code::E0605, "cannot make a bundle: \"{}\" is {}, which has no fixed size in C", p.name,
+                             p.type);
         }
     return fixed;
 }
@@ -83,7 +84,7 @@ class OutputFolder {
         std::string temporary = target.string() + ".XXXXXX";
         if (!::mkdtemp(temporary.data()))
             return Error(Code::E0105, "cannot write \"{}\": {}", target.string(), std::strerror(errno))
-                .hint("check that the folder around it is there and may be written to");
+                .hint("check that the parent folder exists and is writable");
         mode_t mask = ::umask(0);
         ::umask(mask);
         (void)::chmod(temporary.c_str(), 0777 & ~mask);
@@ -116,11 +117,12 @@ class OutputFolder {
     static Status may_replace(const fs::path& target, const std::set<std::string>& replaceable) {
         std::error_code failed;
         if (!fs::is_directory(target, failed))
-            return Error(Code::E0105, "cannot write \"{}\": it is there and is not a folder", target.string());
+            return Error(Code::E0105, "cannot write \"{}\": it exists and is not a folder", target.string());
         for (const auto& file : fs::directory_iterator(target, failed)) {
             const std::string name = file.path().filename().string();
             if (replaceable.contains(name) || (name.starts_with("output_") && name.ends_with(".bin"))) continue;
-            return Error(Code::E0105, "cannot write \"{}\": it is there, with \"{}\", which is not of a bundle",
+            return Error(Code::E0105,
+                         "cannot write \"{}\": it exists and contains \"{}\", which is not part of a bundle",
                          target.string(), name)
                 .hint("name a new folder");
         }
@@ -184,10 +186,10 @@ Result<BundleReport> write_bundle(const Model& model, const std::string& folder,
         const int threads = std::max(1, chosen.threads);
         const Precision precision = TRY(precision_named(chosen.precision));
         if (!TRY(find_backend(chosen.target))->makes_objects())
-            return Error(Code::E0605, "no bundle: {} is no processor, and bundles are C code for processors",
+            return Error(Code::E0605, "cannot make a bundle: {} is not a CPU, and bundles are C code for CPUs",
                          chosen.target);
         LowerOptions lower = TRY(lower_options(chosen, precision, threads));
-        lower.unrolled = INT64_MAX;  // there is nobody to steer a loop
+        lower.unrolled = INT64_MAX;  // bundles have no control steps
         BundleText text;
         text.name = TRY(name_for(model, options));
         text.model = model.graph().info().source;

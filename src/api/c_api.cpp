@@ -159,7 +159,7 @@ Result<std::vector<Datum>> run(const tessera_executable& e, const tessera_tensor
 Status only_tensors(const std::vector<Datum>& values) {
     for (size_t i = 0; i < values.size(); ++i)
         if (!values[i].is_tensor() || values[i].tensor().dtype() == DType::string)
-            return Error(Code::E0501, "output {} is no tensor of numbers", i)
+            return Error(Code::E0501, "output {} is not a numeric tensor", i)
                 .hint("use the C++ or the Python interface");
     return {};
 }
@@ -204,7 +204,7 @@ Result<tessera::CompileOptions> options_from(const tessera_compile_options* give
     tessera_compile_options all;
     tessera_compile_options_init(&all);
     if (given->size < sizeof(size_t) || given->size > 64 * sizeof all)
-        return Error(Code::E0501, "the options were not made by tessera_compile_options_init");
+        return Error(Code::E0501, "the options were not initialized by tessera_compile_options_init");
     std::memcpy(&all, given, std::min(given->size, sizeof all));  // an older caller has fewer
     if (all.target) o.target = all.target;
     if (all.precision) o.precision = all.precision;

@@ -239,7 +239,7 @@ Result<std::string> Executable::State::emit(std::string_view what) const {
         return Error(Code::E0501, "there is no stage \"{}\"", what)
             .hint("the stages are graph, outline, compute, schedule, kernel, llvm, asm, ptx and device");
     if (loaded && !loaded->complete())
-        return Error(Code::E0501, "the graph has no weights any more").hint("compile with keep_weights");
+        return Error(Code::E0501, "the weights of the graph were released").hint("compile with keep_weights");
     return what == "graph" ? print(*program.graph) : print(*program.graph, {.weights_file = kWeightsLeftOut});
 }
 

@@ -112,7 +112,7 @@ struct Executable::State {
     }
     Result<Loaded> here() {
         if (Loaded program = running()) return program;
-        return Error(Code::E0603, "this was compiled for {}, which this machine is not", codegen.target)
+        return Error(Code::E0603, "this was compiled for {}, and cannot run on this machine", codegen.target)
             .hint("compile for the host to run it here");
     }
     // The program for these inputs.

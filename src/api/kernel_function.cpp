@@ -66,9 +66,11 @@ Status check_layouts(const Schedule& schedule) {
             const Expr& size = layout->shape[i];
             for (const std::string& name : free_symbols(size))
                 if (std::find(known.begin(), known.end(), name) == known.end())
-                    return Error(Code::E0602, "the layout of {} has a size {} that is not known", stage.name, name);
+                    return Error(Code::E0602,
+                                 "the layout of {} has a size {} that is neither constant nor a size of the kernel",
+                                 stage.name, name);
             if (leaves(substitute(layout->indices[i], axes), size))
-                return Error(Code::E0602, "the layout of {} has no room: index {} of {}", stage.name,
+                return Error(Code::E0602, "the layout of {} is too small: index {} of {}", stage.name,
                              to_string(layout->indices[i]), to_string(size));
         }
     }
@@ -77,7 +79,7 @@ Status check_layouts(const Schedule& schedule) {
 
 Result<int64_t> value_of(const Expr& size, const SymbolValues& symbols) {
     std::optional<int64_t> value = evaluate_int(size, symbols);
-    if (!value) return Error(Code::E0405, "the size {} follows from no argument's shape", to_string(size));
+    if (!value) return Error(Code::E0405, "no argument's shape determines the size {}", to_string(size));
     return *value;
 }
 
@@ -99,7 +101,8 @@ void bind_names(const Buffer& buffer, const Sizes& sizes, SymbolValues& symbols)
 
 Status check_array(const Buffer& buffer, DType dtype, const Sizes& sizes, const SymbolValues& symbols) {
     if (dtype != buffer.dtype)
-        return Error(Code::E0403, "{} holds {}, not {}", buffer.name, dtype_name(buffer.dtype), dtype_name(dtype));
+        return Error(Code::E0403, "{} takes elements of type {}, not {}", buffer.name, dtype_name(buffer.dtype),
+                     dtype_name(dtype));
     if (sizes.size() != buffer.shape.size())
         return Error(Code::E0404, "{} has {} dimensions, not {}", buffer.name, buffer.shape.size(), sizes.size());
     for (size_t i = 0; i < sizes.size(); ++i) {
@@ -123,8 +126,8 @@ Status check_apart(const std::vector<Span>& spans) {
     for (size_t i = 0; i < spans.size(); ++i)
         for (size_t k = 0; k < i; ++k)
             if ((spans[i].written || spans[k].written) && spans[i].meets(spans[k]))
-                return Error(Code::E0407, "{} and {} lie in the same memory", *spans[k].name, *spans[i].name)
-                    .hint("what a kernel writes must be apart from its other arguments");
+                return Error(Code::E0407, "{} and {} overlap in memory", *spans[k].name, *spans[i].name)
+                    .hint("an output must not overlap other arguments");
     return {};
 }
 
@@ -197,7 +200,7 @@ Status KernelFunction::run(const std::vector<ArrayRef>& given) const {
 Result<std::string> KernelFunction::emit(std::string_view what) const {
     if (what == "llvm") return emit_llvm(state_->kernels, {});
     if (what == "asm") return emit_assembly(state_->kernels, {});
-    if (what != "kernel") return Error(Code::E0501, "\"{}\" is no stage of a kernel", what).hint("kernel, llvm or asm");
+    if (what != "kernel") return Error(Code::E0501, "a kernel has no stage \"{}\"", what).hint("kernel, llvm or asm");
     std::string text;
     for (const Kernel& kernel : state_->kernels) text += to_string(kernel);
     return text;
@@ -288,11 +291,11 @@ Result<KernelFunction> KernelSchedule::build(int threads, const std::map<std::st
             for (size_t slot = 0; slot < compute.params; ++slot) {
                 const Buffer& buffer = s.parameters[slot];
                 if (!buffer.strides.empty())
-                    return Error(Code::E0601, "{} has strides, and arguments are dense", buffer.name);
+                    return Error(Code::E0601, "{} has strides, but arguments must be dense", buffer.name);
                 if (auto given = known.find(buffer.name); given != known.end()) {
                     if (slot >= compute.known.size() || !compute.known[slot])
-                        return Error(Code::E0401, "{} is not known ahead", buffer.name)
-                            .hint("declare it so: known {}", buffer.name);
+                        return Error(Code::E0401, "{} is not declared as known", buffer.name)
+                            .hint("declare it: known {}", buffer.name);
                     s.known.emplace(slot, given->second);
                     continue;
                 }

@@ -55,8 +55,8 @@ Result<std::string> TextStages::emit(std::string_view what) const {
     const Backend& backend = *TRY(find_backend(codegen.target));
     if (what == "asm" || what == backend.assembly()) return emit_assembly(kernels, codegen);
     if (has_computes && (what == "compute" || what == "schedule")) return print_stages(stages, what);
-    return Error(Code::E0501, "the stage \"{}\" is not reached from here", what)
-        .hint("there are: {}kernel, llvm, asm", has_computes ? "compute, schedule, " : "");
+    return Error(Code::E0501, "the stage \"{}\" does not follow from this text", what)
+        .hint("the stages are: {}kernel, llvm, asm", has_computes ? "compute, schedule, " : "");
 }
 
 }  // namespace tessera

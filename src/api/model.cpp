@@ -92,7 +92,7 @@ class RandomInputs {
         if (type.is_optional()) return Datum::some(TRY(make(name, type.element())));
         const Shape& shape = type.tensor().shape;
         if (!shape.ranked())
-            return Error(Code::E0402, "input \"{}\" has no known rank, so nothing can be drawn for it", name)
+            return Error(Code::E0402, "input \"{}\" has unknown rank, so no random value can be generated", name)
                 .hint("give it a value");
         Sizes sizes;
         for (const Dim& d : shape) {
@@ -100,8 +100,8 @@ class RandomInputs {
             for (const std::string& s : free_symbols(d)) values.emplace(s, 1);
             auto n = evaluate_int(d, values);
             if (!n || *n < 0)
-                return Error(Code::E0405, "dimension {} of input \"{}\" has no size for these symbols", to_string(d),
-                             name);
+                return Error(Code::E0405, "dimension {} of input \"{}\" has no valid size for these symbols",
+                             to_string(d), name);
             sizes.push_back(*n);
         }
         return fill(name, TRY(Tensor::zeros(type.tensor().dtype, sizes)));

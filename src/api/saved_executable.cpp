@@ -88,10 +88,10 @@ Result<Json> split_trailer(std::string_view& program, const std::string& path) {
     if (program.size() >= sizeof bytes)
         std::memcpy(&bytes, program.data() + program.size() - sizeof bytes, sizeof bytes);
     if (bytes == 0 || bytes > program.size() - sizeof bytes)
-        return Error(Code::E0605, "\"{}\" is no saved executable", path).hint("Executable::save writes one");
+        return Error(Code::E0605, "\"{}\" is not a saved executable", path).hint("Executable::save writes one");
     const size_t at = program.size() - sizeof bytes - bytes;
     Json about = Json::from_cbor(program.substr(at, bytes), true, false);
-    if (!about.is_object()) return Error(Code::E0605, "\"{}\" is no saved executable", path);
+    if (!about.is_object()) return Error(Code::E0605, "\"{}\" is not a saved executable", path);
     program = program.substr(0, at);
     return about;
 }
@@ -198,7 +198,7 @@ Result<Executable> Executable::load(const std::string& path) {
         if (auto why = not_for_here(about, key, path)) return compiled_again(about, std::move(*why), path);
         return Executable(TRY(restored(std::move(entry), about, path)));
     } catch (const Json::exception&) {
-        return Error(Code::E0605, "\"{}\" is no saved executable", path);
+        return Error(Code::E0605, "\"{}\" is not a saved executable", path);
     }
 }
 

@@ -66,7 +66,7 @@ Result<Device*> timed_device(const std::string& target) {
     Device* device = TRY(device_for(target));
     if (device->shares_memory()) TRY(describe_target(target));  // there is such a target
     if (device->shares_memory() && !runs_here(target))
-        return Error(Code::E0603, "costs are measured, and this machine is no {}", target)
+        return Error(Code::E0603, "costs are measured on the target, but this machine is not a {}", target)
             .hint("search for host, or for a GPU of this machine: cuda, or cuda:1 for the second");
     return device;
 }

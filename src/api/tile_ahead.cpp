@@ -73,7 +73,7 @@ Result<std::string> in_c(const Expr& e) {
     for (const Expr& arg : e.args()) parts.push_back(TRY(in_c(arg)));
     if (e.is(ExprKind::Add)) return fmt::format("({})", fmt::join(parts, " + "));
     if (e.is(ExprKind::Mul)) return fmt::format("({})", fmt::join(parts, " * "));
-    return Error(Code::E0604, "the grid {} has no form in C", to_string(e));
+    return Error(Code::E0604, "the grid {} cannot be expressed in C", to_string(e));
 }
 
 struct Signature {
@@ -117,16 +117,16 @@ Result<AheadOfTime> compile_ahead(const Program& program, const std::vector<Argu
                                   std::string_view target) {
     const Backend& backend = *TRY(find_backend(target));
     if (!backend.makes_objects())
-        return Error(Code::E0604, "{} has no objects with a header of C", target)
+        return Error(Code::E0604, "{} has no object files for C programs", target)
             .hint("emit its {} instead", backend.assembly());
     const Machine machine = TRY(backend.machine(target));
     TileKernel made = TRY(from_tile(program, arguments, grid_rank, machine));
     const Kernel& kernel = made.kernel;
-    if (made.by_address) return Error(Code::E0604, "{} reaches memory by addresses", kernel.name);
+    if (made.by_address) return Error(Code::E0604, "{} accesses memory by raw addresses", kernel.name);
     if (has_reports(kernel.body))
         return Error(Code::E0604, "{} prints or asserts, which needs Tessera when it runs", kernel.name);
     const std::vector<CompiledKernel> launches = TRY(list_launches({kernel}));
-    if (launches[0].launches.size() != 1) return Error(Code::E0604, "{} is not one launch", kernel.name);
+    if (launches[0].launches.size() != 1) return Error(Code::E0604, "{} needs more than one launch", kernel.name);
     const KernelLaunch& launch = launches[0].launches[0];
     const Signature signature = TRY(signature_of(program, arguments));
     std::string guard = kernel.name;

@@ -93,7 +93,7 @@ struct Function::State {
     }
     Status check_sizes(const std::vector<int64_t>& all) const {
         for (size_t i = 0; i < all.size(); ++i)
-            if (all[i] < 0) return Error(Code::E0405, "{} is {}, and not a size", kernel.symbols[i], all[i]);
+            if (all[i] < 0) return Error(Code::E0405, "{} is {}, not a valid size", kernel.symbols[i], all[i]);
         return {};
     }
     // A number, in the GPU's memory: each is copied once.
@@ -160,7 +160,7 @@ struct Function::State {
         for (const Argument& a : arguments) {
             const bool array = a.as == Argument::As::Array, element = a.as == Argument::As::Element;
             if (place + (array || element) > memory.size() || number + !element > numbers.size())
-                return Error(Code::E0402, "{} takes more addresses and numbers", kernel.name);
+                return Error(Code::E0402, "{} got too few addresses or numbers", kernel.name);
             if (array) all.push_back(static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory[place++])));
             if (element) left.push_back(memory[place++]);
             if (!array && !element) all.push_back(numbers[number] / (device ? a.multiple : 1));
@@ -241,7 +241,8 @@ Result<Function> Function::compile(const Program& program, const std::vector<Arg
 Status Function::launch(const std::array<int64_t, 3>& grid, std::span<void* const> memory,
                         std::span<const int64_t> numbers, void* stream) const {
     State& s = *state_;
-    if (!s.device && !s.stream) return Error(Code::E0701, "{} is compiled for a GPU that is not here", s.kernel.name);
+    if (!s.device && !s.stream)
+        return Error(Code::E0701, "{} is compiled for a GPU that this machine does not have", s.kernel.name);
     if (s.by_address) return s.launch_by_address(grid, memory, numbers, stream);
     return s.launch(grid, memory, numbers, stream);
 }
@@ -250,7 +251,7 @@ Status Function::interpret(const std::array<int64_t, 3>& grid, const std::vector
                            const std::vector<int64_t>& numbers, bool threads) const {
     State& s = *state_;
     if (s.by_address)
-        return Error(Code::E0604, "{} reaches memory by addresses, and is not interpreted", s.kernel.name);
+        return Error(Code::E0604, "{} accesses memory by raw addresses, which cannot be interpreted", s.kernel.name);
     std::vector<int64_t> all = s.all_symbols(grid, numbers);
     if (threads && !s.device) all = s.divided(std::move(all));
     TRY(s.check_counts(memory.size(), all.size()));
@@ -320,7 +321,7 @@ Result<std::string> Function::emit(std::string_view what) const {
                                     launch.symbol, state_->target.warps, launch.shape.shared_bytes);
         return text + TRY(emit_assembly({kernel}, {.target = gpu}));
     }
-    return Error(Code::E0501, "\"{}\" is no stage of a tile program", what)
+    return Error(Code::E0501, "a tile program has no stage \"{}\"", what)
         .hint("tile, kernel, llvm, asm, blocks, {} or layouts", of_blocks.assembly());
 }
 

@@ -63,7 +63,7 @@ Result<Belief> believe(const Rule& rule, const Certificates& certificates, const
         }
     } else {
         if (rule.evidence == Evidence::Proved)
-            return Error(Code::E0305, "{}: it is said to be proved, and there is no certificate", rule.name)
+            return Error(Code::E0305, "{}: it is tagged proved, but has no certificate", rule.name)
                 .at(rule.source)
                 .hint("put its certificate into the .cert file beside the rules; without the tag it is only tested");
         belief.verdict = TRY(refute(rule, effort));

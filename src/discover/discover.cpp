@@ -179,7 +179,7 @@ Result<Discovery> discover(const DiscoverOptions& options) {
     found.max_ops = options.enumerate.max_ops;
     found.seed = options.enumerate.seed;
     if (found.max_ops < 1 || found.max_ops > 4)
-        return Error(Code::E0501, "terms of {} ops cannot be enumerated", found.max_ops).hint("1 to 4");
+        return Error(Code::E0501, "cannot enumerate terms of {} ops", found.max_ops).hint("choose 1 to 4");
     std::set<std::string> seen, names;  // pairs of several attributes may have become one rule
     if (!options.enumerate.work_dir.empty()) TRY(make_folder(options.enumerate.work_dir));
     for (const World& world : set.worlds) {

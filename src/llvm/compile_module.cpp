@@ -119,7 +119,7 @@ Result<std::string> compile_module(std::span<const PlannedKernel> kernels, const
     llvm::legacy::PassManager codegen;
     const auto type = form == Form::Object ? llvm::CodeGenFileType::ObjectFile : llvm::CodeGenFileType::AssemblyFile;
     if (machine->addPassesToEmitFile(codegen, stream, nullptr, type))
-        return Error(Code::E0604, "target {} cannot be written in this form", target.triple);
+        return Error(Code::E0604, "LLVM cannot emit this kind of file for target {}", target.triple);
     codegen.run(module);
     TRY(unless_cancelled());
     return std::string(bytes.begin(), bytes.end());

@@ -345,7 +345,7 @@ void Emitter::emit_threads(const For& first) {
             }
             if (condition && has_barrier(nest.body))
                 return fail(
-                    Error(Code::E0604, "kernel {}: threads that others of the block do not meet", kernel_.name));
+                    Error(Code::E0604, "kernel {}: a barrier that not all threads of the block reach", kernel_.name));
             if (!condition) return emit(nest.body);
             return emit_where(condition, [&] { emit(nest.body); });
         }

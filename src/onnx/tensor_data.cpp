@@ -96,7 +96,7 @@ Status decode_raw(const Bytes& raw, TensorData& out) {
     if (reinterpret_cast<uintptr_t>(raw.data()) % alignment != 0 && !raw.empty()) {
         Buffer buffer = TRY(make_buffer(static_cast<int64_t>(raw.size())));
         std::memcpy(buffer.data, raw.data(), raw.size());
-        MappedFile::let_go_of_pages(raw.data(), raw.size());  // the copy is what will be read
+        MappedFile::release_pages(raw.data(), raw.size());  // the copy is what will be read
         set_bytes(out, std::move(buffer));
         return {};
     }
@@ -147,9 +147,10 @@ Status decode_typed(const Tensor& tensor, TensorData& out) {
 Result<DType> element_type(const Tensor& tensor) {
     std::optional<DType> dtype = dtype_from_onnx(tensor.data_type);
     if (!dtype)
-        return Error(Code::E0213, "elements of {}", data_type_name(tensor.data_type))
-            .hint("{}", tensor.data_type == 0 ? "the tensor does not say its element type; export the model again"
-                                              : "convert it to an element type that is supported");
+        return Error(Code::E0213, "unsupported element type {}", data_type_name(tensor.data_type))
+            .hint("{}", tensor.data_type == 0
+                            ? "the file does not give the tensor an element type; export the model again"
+                            : "convert it to a supported element type");
     return *dtype;
 }
 
@@ -157,7 +158,7 @@ Status decode(const Tensor& tensor, const DataSource& source, TensorData& out) {
     out.dtype = TRY(element_type(tensor));
     out.dims = tensor.dims;
     out.count = TRY(element_count(tensor.dims));
-    if (tensor.segment) return Error(Code::E0211, "the tensor is only a segment of one, which is not supported");
+    if (tensor.segment) return Error(Code::E0211, "the tensor is stored in segments, which are not supported");
     bool external = tensor.data_location == Tensor::Location::External;
     if (out.dtype == DType::string) {
         if (external || !tensor.raw_data.empty())

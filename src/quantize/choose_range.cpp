@@ -139,7 +139,7 @@ Result<RangeChoice> range_choice(const QuantizeOptions& options) {
     if (std::find(schemes.begin(), schemes.end(), options.scheme) == schemes.end())
         return unknown_choice("the scheme", options.scheme, schemes);
     if (!(options.percentile > 50 && options.percentile <= 100))
-        return Error(Code::E0501, "the percentile is above 50 and at most 100, not {}", options.percentile);
+        return Error(Code::E0501, "expected a percentile above 50 and up to 100, got {}", options.percentile);
     const auto* type = std::find_if(std::begin(kActivationTypes), std::end(kActivationTypes),
                                     [&](const NamedType& t) { return t.name == options.activations; });
     if (type == std::end(kActivationTypes))

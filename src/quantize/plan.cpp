@@ -57,7 +57,7 @@ class Planner {
         for (size_t i = 0; i < matched_.size(); ++i)
             if (!matched_[i])
                 return Error(Code::E0501, "\"{}\" matches no node that could be quantized", options_.keep[i])
-                    .hint("a pattern is of nodes, of values, or the name of an operator, such as Conv");
+                    .hint("a pattern matches nodes, values, or operators such as Conv");
         for (Value* v : order_) TRY(choose(v));
         plan_.values = std::move(order_);
         return std::move(plan_);
@@ -141,7 +141,7 @@ class Planner {
         }
         const auto found = profile_.values.find(v->name());
         if (found == profile_.values.end() || found->second.count == 0)
-            return Error(Code::E0501, "the profile has no data of \"{}\"", v->name())
+            return Error(Code::E0501, "the profile has no data for \"{}\"", v->name())
                 .hint("the samples must reach every layer; --keep leaves a layer in floating point");
         plan_.params[v] = choose_params(found->second, choice_);
         return {};

@@ -42,8 +42,8 @@ std::string name_and_op(const Node& node) {
 
 Status check_steps(const Program& program) {
     if (!program.devices.empty())
-        return Error(Code::E0605, "no bundle: some of its steps run on {}", program.devices[0])
-            .hint("compile for the processor alone");
+        return Error(Code::E0605, "cannot make a bundle: some steps run on {}", program.devices[0])
+            .hint("compile for a CPU only");
     std::vector<std::string> left;
     for (const Step& step : program.steps)
         if (const Node* node = node_of(step))
@@ -52,8 +52,9 @@ Status check_steps(const Program& program) {
     if (left.empty()) return {};
     const size_t count = left.size();
     if (count > 8) left.resize(8);
-    return Error(Code::E0605, "no bundle: no kernel computes {}{}", fmt::join(left, ", "), count > 8 ? ", ..." : "")
-        .hint("a bundle has kernels only; tessera run computes the rest with the reference");
+    return Error(Code::E0605, "cannot make a bundle: no kernel computes {}{}", fmt::join(left, ", "),
+                 count > 8 ? ", ..." : "")
+        .hint("a bundle contains kernels only; tessera run evaluates the other nodes with the reference");
 }
 
 class Planning {
@@ -114,7 +115,7 @@ class Planning {
     }
 
     Status add(const KernelStep& step, const BoundStep& bound) {
-        if (!bound.bound) return Error(Code::E0605, "no bundle: a size of {} is known only in a run", step.label);
+        if (!bound.bound) return Error(Code::E0605, "cannot make a bundle: a size of {} depends on data", step.label);
         auto [at, fresh] = number_.try_emplace(step.kernel, out_.kernels.size());
         if (fresh) out_.kernels.push_back(program_.kernels[step.kernel]);
         for (size_t l = 0; l < bound.launches.size(); ++l) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/check.h"
 #include "backends/backend.h"
+#include "base/check.h"
 #include "base/thread_pool.h"
 #include "graph/evaluate/bind_inputs.h"
 #include "graph/evaluate/check_sizes.h"
@@ -50,8 +50,8 @@ Status LoadedProgram::find_devices(const std::vector<Device*>& given) {
     for (size_t d = others_.size(); d < program_.devices.size(); ++d)
         others_.push_back(TRY(device_for(program_.devices[d])));
     if (!others_.empty() && !device_.shares_memory())
-        return Error(Code::E0701, "kernels run on {}, and other steps on {}", device_.name(), others_[0]->name())
-            .hint("one of the two must be the processor");
+        return Error(Code::E0701, "kernels run on {}, but other steps on {}", device_.name(), others_[0]->name())
+            .hint("one of the two must be the CPU");
     for (const Step& step : program_.steps)
         if (const auto* own = std::get_if<DeviceStep>(&step))
             code_[own->code.get()] = TRY(others_[static_cast<size_t>(own->device) - 1]->load_code(own->code));
@@ -319,7 +319,7 @@ Error LoadedProgram::with_what_fits(Error error, const std::vector<Datum>& input
     std::string needs = fmt::format("a run needs {}", shown_bytes(*needed));
     if (weights_.bytes) needs += fmt::format(" besides {} of weights", shown_bytes(weights_.bytes));
     if (!smaller.empty()) return std::move(error).hint("{}; {} would fit", needs, fmt::join(smaller, ", or "));
-    return std::move(error).hint("{}; a GPU with more memory, or smaller inputs, would do", needs);
+    return std::move(error).hint("{}; use a GPU with more memory, or smaller inputs", needs);
 }
 
 }  // namespace tessera

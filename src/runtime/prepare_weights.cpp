@@ -74,10 +74,10 @@ class Preparation {
     Result<std::shared_ptr<void>> allocate(int64_t bytes) {
         auto memory = device_.allocate(bytes);
         if (memory.ok()) return memory;
-        auto failed = needed_for(std::move(memory.error()), "the model's weights, of which {} are there already",
+        auto failed = needed_for(std::move(memory.error()), "the model's weights, of which {} are already allocated",
                                  shown_bytes(weights_.bytes));
         if (device_.shares_memory()) return failed;
-        return std::move(failed).hint("a GPU with more memory would do, or a model with weights of fewer bits");
+        return std::move(failed).hint("use a GPU with more memory, or a model whose weights have fewer bits");
     }
 
     // A constant where it lies, mapped from its file it may be; fresh memory for what is to be filled.
@@ -123,7 +123,7 @@ class Preparation {
         for (size_t i : of_root_[b]) {
             ProgramBuffer& buffer = program_.buffers[i];
             if (!buffer.tensor || buffer.tensor->bytes() <= kSmall) continue;
-            onnx::MappedFile::let_go_of_pages(buffer.tensor->data(), static_cast<size_t>(buffer.tensor->bytes()));
+            onnx::MappedFile::release_pages(buffer.tensor->data(), static_cast<size_t>(buffer.tensor->bytes()));
             if (const Value* v = buffer.value; v && v->is_constant())
                 program_.graph->move_constant(
                     *v, Tensor::view(buffer.tensor->dtype(), buffer.tensor->sizes(), nullptr, nullptr));

@@ -467,7 +467,7 @@ Error Run::at_step(Error error, size_t i) const {
     error.at(fmt::format("kernel {}, which computes {}", program_.kernels[step->kernel].name, step->label));
     const std::vector<std::string> names = node_names(*step);
     if (names.empty()) return error;
-    return std::move(error).note("it holds {}", listed(names));
+    return std::move(error).note("the kernel computes {}", listed(names));
 }
 
 Status Run::finish(size_t i) {
@@ -488,7 +488,7 @@ Status Run::finish_all() {
         }
     if (labels.size() == 1) return at_step(std::move(done.error()), last);
     return std::move(done.error())
-        .note("it was one of these {} kernels, which ran asynchronously: {}", labels.size(), listed(labels))
+        .note("one of these {} kernels failed, which ran asynchronously: {}", labels.size(), listed(labels))
         .hint("in a new process, a run with progress synchronizes after each kernel and names the one that fails");
 }
 

@@ -48,8 +48,7 @@ Status RunContext::prepare(std::shared_ptr<const RunPlan> next, const ProgramLay
         plan = std::move(next);
         pointers = weights;
         for (size_t b = 0; b < count; ++b)
-            if (plan->offsets[b] >= 0 && layout.home[b] == Home::Arena)
-                pointers[b] = arena_.data() + plan->offsets[b];
+            if (plan->offsets[b] >= 0 && layout.home[b] == Home::Arena) pointers[b] = arena_.data() + plan->offsets[b];
         data.resize(count);
         late.assign(plan->steps.size(), {});
         staged_.resize(count, Arena(device));
@@ -76,7 +75,7 @@ Status RunContext::grow(const RunPlan& next) {
     if (pending_) TRY(done_->wait());
     replays_.clear();
     if (Status room = arena_.reserve(next.block_bytes); !room.ok())
-        return needed_for(std::move(room.error()), "the results between a run's steps");
+        return needed_for(std::move(room.error()), "the intermediate results of a run");
     TRY(own_stream->reserve(next.scratch_bytes));
     scratch_bytes_ = std::max(scratch_bytes_, next.scratch_bytes);
     return {};

@@ -153,7 +153,8 @@ Result<std::optional<Sizes>> buffer_sizes(const ProgramBuffer& buffer, const Sym
         if (!known(d, symbols)) return std::optional<Sizes>();
         auto n = evaluate_int(d, symbols);
         if (!n || *n < 0)
-            return Error(Code::E0108, "\"{}\" has no size for these inputs: {}", buffer.name, to_string(d));
+            return Error(Code::E0108, "the size of \"{}\" has no valid value for these inputs: {}", buffer.name,
+                         to_string(d));
         sizes.push_back(*n);
     }
     TRY(element_count(sizes));

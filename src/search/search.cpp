@@ -107,7 +107,7 @@ Search search_egraph(const Graph& graph, const std::vector<const Rule*>& rules, 
     };
     const Deadline extracting = options.until.within(options.extract_seconds);
     const Extraction best = extractor.best({.until = extracting.share(kBestShare)});
-    add(best, "all that pays");
+    add(best, "all profitable rules");
     // Each rule alone, and all but one: single nodes' costs may be wrong about any of them.
     const auto& alternatives = extractor.alternatives();
     const std::vector<Doubt> doubted = rules_to_doubt(best, extractor, saturation, before);

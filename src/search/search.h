@@ -32,7 +32,7 @@ struct Candidate {
     std::unique_ptr<Graph> graph;
     double cost = 0;  // seconds, by the cost model: of the fused groups where it knows them
     std::vector<RuleUse> uses;
-    std::string what;                       // "input", "all that pays", ...
+    std::string what;                       // "input", "all profitable rules", ...
     std::optional<double> group_cost = {};  // of the fused groups
 };
 

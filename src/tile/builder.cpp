@@ -104,14 +104,14 @@ Status Builder::begin_if(const Operand& condition) {
 
 Status Builder::begin_else() {
     if (state_->open.empty() || state_->open.back().instruction.kind != Kind::If || state_->open.back().region != 0)
-        return Error(Code::E0501, "an else without its if");
+        return Error(Code::E0501, "begin_else without a matching begin_if");
     state_->open.back().region = 1;
     return {};
 }
 
 Result<std::vector<Value>> Builder::end_if(const std::vector<Value>& then, const std::vector<Value>& otherwise) {
     if (state_->open.empty() || state_->open.back().instruction.kind != Kind::If || then.size() != otherwise.size())
-        return Error(Code::E0501, "the end of an if that does not fit its beginning");
+        return Error(Code::E0501, "end_if does not match begin_if");
     for (size_t i = 0; i < then.size(); ++i)
         if (then[i].type != otherwise[i].type) return other_type("result", i, then[i].type, otherwise[i].type);
     Instruction done = std::move(state_->open.back().instruction);
@@ -149,7 +149,7 @@ Result<std::vector<Value>> Builder::begin_for(const Operand& begin, const Operan
 
 Result<std::vector<Value>> Builder::end_for(const std::vector<Value>& carried) {
     if (state_->open.empty() || state_->open.back().instruction.kind != Kind::For)
-        return Error(Code::E0501, "the end of a loop that does not fit its beginning");
+        return Error(Code::E0501, "the end of a loop does not match its beginning");
     return end_loop(carried, 1);
 }
 
@@ -157,7 +157,7 @@ Result<std::vector<Value>> Builder::end_for(const std::vector<Value>& carried) {
 Result<std::vector<Value>> Builder::end_loop(const std::vector<Value>& carried, size_t before) {
     const std::vector<int>& arguments = state_->open.back().instruction.regions[0].arguments;
     if (arguments.size() != carried.size() + before)
-        return Error(Code::E0501, "a loop carries as many values as it began with");
+        return Error(Code::E0501, "a loop must carry as many values as it began with");
     for (size_t i = 0; i < carried.size(); ++i) {
         const Type& began = state_->program.types[static_cast<size_t>(arguments[i + before])];
         if (began != carried[i].type) return other_type("carried value", i, carried[i].type, began);
@@ -184,7 +184,7 @@ Result<std::vector<Value>> Builder::begin_while(const std::vector<Value>& carrie
 
 Status Builder::begin_do(const Operand& condition) {
     if (state_->open.empty() || state_->open.back().instruction.kind != Kind::While || state_->open.back().region != 0)
-        return Error(Code::E0501, "a body without its loop");
+        return Error(Code::E0501, "begin_do without a matching begin_while");
     Value holds = TRY(condition_of(condition, "a loop goes on"));
     state_->open.back().instruction.regions[0].results = {holds.number};
     state_->open.back().region = 1;
@@ -193,7 +193,7 @@ Status Builder::begin_do(const Operand& condition) {
 
 Result<std::vector<Value>> Builder::end_while(const std::vector<Value>& carried) {
     if (state_->open.empty() || state_->open.back().instruction.kind != Kind::While || state_->open.back().region != 1)
-        return Error(Code::E0501, "the end of a loop that does not fit its beginning");
+        return Error(Code::E0501, "the end of a loop does not match its beginning");
     return end_loop(carried, 0);
 }
 
@@ -222,7 +222,7 @@ Status Builder::check(const Operand& condition, std::string text, const std::opt
 }
 
 Result<Program> Builder::finish() {
-    if (!state_->open.empty()) return Error(Code::E0501, "a branch or loop has no end");
+    if (!state_->open.empty()) return Error(Code::E0501, "a branch or loop is not closed");
     return Program(std::make_shared<const ProgramData>(std::move(state_->program)));
 }
 

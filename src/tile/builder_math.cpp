@@ -238,7 +238,7 @@ Result<Value> Builder::select(const Operand& condition, const Operand& a, const 
     if (points) {
         if (is_literal(b) || !type_of(b).pointer || type_of(b).dtype != type_of(a).dtype ||
             type_of(b).then != type_of(a).then)
-            return Error(Code::E0208, "where() selects between a pointer and a value that is not one");
+            return Error(Code::E0208, "where() cannot select between a pointer and a value of another type");
         const std::vector<Value> three = TRY(brought_together(*this, {chosen, std::get<Value>(a), std::get<Value>(b)}));
         return state_->add({.kind = Kind::Choose, .inputs = {three[0].number, three[1].number, three[2].number}},
                            three[1].type);
@@ -253,7 +253,7 @@ Result<Value> Builder::fma(const Operand& a, const Operand& b, const Operand& c)
 }
 
 Result<Value> Builder::cast(const Value& x, DType dtype) {
-    if (x.type.pointer) return Error(Code::E0208, "{} cannot become {}", x.type.to_string(), dtype_name(dtype));
+    if (x.type.pointer) return Error(Code::E0208, "cannot cast {} to {}", x.type.to_string(), dtype_name(dtype));
     if (x.type.dtype == dtype) return x;
     const Expr from = element(0, x.type.dtype);
     const bool saturates = is_float(dtype) && dtype_bits(dtype) <= 8;  // as in Triton
@@ -272,7 +272,7 @@ Result<Value> Builder::bitcast(const Value& x, DType dtype) {
 }
 
 Result<Value> Builder::address(const Value& pointer) {
-    if (!pointer.type.pointer) return Error(Code::E0208, "{} has no address", pointer.type.to_string());
+    if (!pointer.type.pointer) return Error(Code::E0208, "{} is not a pointer", pointer.type.to_string());
     return state_->add({.kind = Kind::Address, .inputs = {pointer.number}},
                        {.dtype = DType::i64, .pointer = false, .shape = pointer.type.shape});
 }

@@ -12,7 +12,7 @@ namespace tessera::tile {
 Result<size_t> checked_axis(int64_t axis, size_t rank) {
     const auto dimensions = static_cast<int64_t>(rank);
     if (axis < -dimensions || axis >= dimensions)
-        return Error(Code::E0212, "axis {} of a tile of {} dimensions", axis, rank);
+        return Error(Code::E0212, "axis {} is out of range for a tile of {} dimensions", axis, rank);
     return static_cast<size_t>(axis < 0 ? axis + dimensions : axis);
 }
 
@@ -196,7 +196,8 @@ Result<Value> Builder::dot(const Value& a, const Value& b, const std::optional<V
         return Error(Code::E0210, "{} and {} cannot be multiplied", a.type.to_string(), b.type.to_string())
             .hint("dot() takes [M, K] and [K, N], or a number of such pairs");
     if (a.type.dtype != b.type.dtype && !(dtype_bits(a.type.dtype) == 8 && dtype_bits(b.type.dtype) == 8))
-        return Error(Code::E0208, "dot() of {} and {}: both are of one type", a.type.to_string(), b.type.to_string())
+        return Error(Code::E0208, "dot() of {} and {}: the element types must be equal", a.type.to_string(),
+                     b.type.to_string())
             .hint("cast one of them");
     Type type{.dtype = is_int(a.type.dtype)         ? DType::i32
                        : a.type.dtype == DType::f64 ? DType::f64
@@ -209,7 +210,8 @@ Result<Value> Builder::dot(const Value& a, const Value& b, const std::optional<V
     if (a.type.dtype == DType::f32 && precision.starts_with("tf32")) instruction.word = precision;
     if (add) {
         if (add->type.shape != type.shape)
-            return Error(Code::E0210, "dot() gives {}, and {} is added to it", type.to_string(), add->type.to_string());
+            return Error(Code::E0210, "dot() returns {}, but the accumulator is {}", type.to_string(),
+                         add->type.to_string());
         type.dtype = add->type.dtype;
         instruction.inputs.push_back(add->number);
     }
@@ -236,7 +238,8 @@ Result<std::vector<Value>> Builder::begin_combine(const std::vector<Value>& xs) 
     for (int of = 0; of < 2; ++of)
         for (const Value& x : xs) {
             if (x.type.shape != xs[0].type.shape)
-                return Error(Code::E0210, "{} and {} are reduced together", xs[0].type.to_string(), x.type.to_string());
+                return Error(Code::E0210, "{} and {} cannot be reduced together: their shapes differ",
+                             xs[0].type.to_string(), x.type.to_string());
             arguments.push_back(state_->fresh({.dtype = x.type.dtype}));
             open.instruction.regions[0].arguments.push_back(arguments.back().number);
         }
@@ -249,12 +252,12 @@ namespace {
 
 Status check_combined(const std::vector<Value>& combined, const ProgramData& program, const Instruction& instruction) {
     if (combined.size() != instruction.inputs.size())
-        return Error(Code::E0207, "the function combines {} values and gives {}", instruction.inputs.size(),
+        return Error(Code::E0207, "the function combines {} values, but returns {}", instruction.inputs.size(),
                      combined.size());
     for (size_t i = 0; i < combined.size(); ++i) {
         const DType wanted = program.types[static_cast<size_t>(instruction.inputs[i])].dtype;
         if (combined[i].type != Type{.dtype = wanted})
-            return Error(Code::E0208, "the function gives {} where one {} is combined", combined[i].type.to_string(),
+            return Error(Code::E0208, "the function returns {}, expected one {}", combined[i].type.to_string(),
                          dtype_name(wanted));
     }
     return {};

@@ -408,7 +408,7 @@ class Arrays {
 
     Status same(const Instruction& i, int value, int other) {
         if (!points(value) || at(value) == at(other)) return {};
-        return Error(Code::E0601, "tile program {}: {}: it is not known into which array a pointer points",
+        return Error(Code::E0601, "tile program {}: {}: cannot determine which array a pointer refers to",
                      program_.name, kind_name(i.kind))
             .at(i.place.line ? i.place.to_string() : "");
     }
@@ -431,7 +431,7 @@ class Arrays {
                 }
             if (!i.regions.empty()) continue;
             if (i.kind == Kind::PointerAt || i.kind == Kind::Address)
-                return Error(Code::E0601, "tile program {}: a pointer is a number", program_.name)
+                return Error(Code::E0601, "tile program {}: a pointer is created from a number", program_.name)
                     .at(i.place.line ? i.place.to_string() : "");
             for (int out : i.outputs) {
                 if (!points(out)) continue;

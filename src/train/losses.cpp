@@ -17,7 +17,7 @@ Result<int64_t> class_axis(const Loss& loss, const Value& output) {
     const int64_t rank = output.type().tensor().rank();
     const int64_t axis = loss.class_axis < 0 ? loss.class_axis + rank : loss.class_axis;
     if (axis >= 0 && axis < rank) return axis;
-    return Error(Code::E0210, "cross_entropy: the logits are {}, which have no axis {} of classes", output.type(),
+    return Error(Code::E0210, "cross_entropy: the logits are {}, which have no class axis {}", output.type(),
                  loss.class_axis);
 }
 
@@ -143,7 +143,8 @@ Result<Type> target_type(const Loss& loss, const Value& output) {
         return Error(Code::E0501, "cross_entropy: {} class weights for {} classes", loss.class_weights.size(),
                      *classes);
     if (!(loss.label_smoothing >= 0 && loss.label_smoothing < 1))
-        return Error(Code::E0501, "cross_entropy: label_smoothing is {}, not from 0 to below 1", loss.label_smoothing);
+        return Error(Code::E0501, "cross_entropy: expected label_smoothing from 0 to below 1, got {}",
+                     loss.label_smoothing);
     return Type(DType::i64, std::move(shape));
 }
 

@@ -101,7 +101,8 @@ Status write_safetensors(const NamedTensors& what, const std::filesystem::path& 
         const auto known = std::find_if(std::begin(kStoredTypes), std::end(kStoredTypes),
                                         [&, &t = t](const StoredType& s) { return s.dtype == t.dtype(); });
         if (known == std::end(kStoredTypes) || t.gpu() != kNoGpu)
-            return Error(Code::E0213, "\"{}\" is {}, which the safetensors format lacks", name, dtype_name(t.dtype()));
+            return Error(Code::E0213, "\"{}\" has element type {}, which the safetensors format does not support", name,
+                         dtype_name(t.dtype()));
         header[name] = {{"dtype", known->name}, {"shape", t.sizes()}, {"data_offsets", {at, at + t.bytes()}}};
         at += t.bytes();
     }

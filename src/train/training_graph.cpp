@@ -76,7 +76,7 @@ Result<std::vector<std::string>> candidates(const Graph& graph, const TrainingOp
             if (std::none_of(graph.constants().begin(), graph.constants().end(),
                              [&](const auto& c) { return matches({p}, c->name()); }))
                 return Error(Code::E0501, "\"{}\" names no initializer of the model", p)
-                    .hint("its names are listed by: tessera inspect");
+                    .hint("tessera inspect lists the names");
     if (names.empty()) return Error(Code::E0501, "the model has no float initializer to train");
     return names;
 }
@@ -184,7 +184,7 @@ class StepBuilder {
     Status add_loss(Value* output) {
         if (options_.loss.kind == "output") {
             if (!is_float_tensor(*output) || output->type().tensor().shape.elements().as_int() != 1)
-                return Error(Code::E0501, "the loss \"output\" is of a scalar, but \"{}\" is {}", output->name(),
+                return Error(Code::E0501, "the loss \"output\" needs a scalar output, but \"{}\" is {}", output->name(),
                              output->type());
             const DType t = output->type().tensor().dtype == DType::f64 ? DType::f64 : DType::f32;
             loss_.loss = b_.reshape(b_.cast(output, t), {});
@@ -406,10 +406,10 @@ Status check_options(const TrainingOptions& o) {
     if (o.precision != "f32" && o.precision != "bf16" && o.precision != "f16")
         return Error(Code::E0501, "there is no training precision \"{}\"", o.precision)
             .hint("there are: f32, bf16, f16");
-    if (o.accumulate < 1) return Error(Code::E0501, "accumulate is {}, not at least 1", o.accumulate);
+    if (o.accumulate < 1) return Error(Code::E0501, "accumulate: expected at least 1, got {}", o.accumulate);
     for (const auto& [name, value] :
          {std::pair{"clip_norm", o.clip_norm}, {"clip_value", o.clip_value}, {"loss_scale", o.loss_scale}})
-        if (!(value >= 0)) return Error(Code::E0501, "{} is {}, not at least 0", name, value);
+        if (!(value >= 0)) return Error(Code::E0501, "{}: expected at least 0, got {}", name, value);
     return {};
 }
 

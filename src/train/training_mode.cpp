@@ -53,7 +53,7 @@ Result<double> ratio_of(const Node& node) {
         return Error(Code::E0202, "the ratio of a dropout is not constant").at(node.where());
     const double ratio = node.input(1)->tensor()->real_at(0);
     if (ratio >= 0 && ratio < 1) return ratio;
-    return Error(Code::E0407, "the ratio of a dropout is {}, not from 0 to below 1", ratio).at(node.where());
+    return Error(Code::E0407, "expected a dropout ratio from 0 to below 1, got {}", ratio).at(node.where());
 }
 
 }  // namespace

@@ -89,18 +89,18 @@ TEST(Interpret, ChecksEveryAccess) {
     std::vector<Tensor> tensors{numbered({4}, 1), numbered({2, 3}, 1)};
     const std::string head = "kernel k() (x: f32[4], y: f32[2, 3]) { ";
     EXPECT_EQ(outcome(read(head + "for i < 5 { x[i] = 0.0 } }"), tensors),
-              "E0406: element [4] of x, whose sizes are [4]");
+              "E0406: element [4] of x is out of bounds: its sizes are [4]");
     EXPECT_EQ(outcome(read(head + "for i < 4 { x[i] = x[i - 1] } }"), tensors),
-              "E0406: element [-1] of x, whose sizes are [4]");
+              "E0406: element [-1] of x is out of bounds: its sizes are [4]");
     EXPECT_EQ(outcome(read(head + "for i < 4 { x[i] = y[0, i] } }"), tensors),
-              "E0406: element [0,3] of y, whose sizes are [2,3]");
+              "E0406: element [0,3] of y is out of bounds: its sizes are [2,3]");
     EXPECT_EQ(outcome(read(head + "for i < 4 { x[i] = select(i < 3, y[0, i], 0.0) } }"), tensors), "fine");
     EXPECT_EQ(outcome(read(head + "for i < 4 { if i < 3 { x[i] = y[0, i] } } }"), tensors), "fine");
     EXPECT_EQ(outcome(read(head + "for i < 4 { x[i] = select(x[i] < 1.0 && y[0, i] < 1.0, 1.0, 0.0) } }"), tensors),
-              "E0406: element [0,3] of y, whose sizes are [2,3]");
+              "E0406: element [0,3] of y is out of bounds: its sizes are [2,3]");
     EXPECT_EQ(outcome(read(head + "for i < 0 { x[7] = 0.0 } }"), tensors), "fine");
     EXPECT_EQ(outcome(read(head + "alloc t: f32[2] local for i < 3 { t[i] = 0.0 } }"), tensors),
-              "E0406: element [2] of t, whose sizes are [2]");
+              "E0406: element [2] of t is out of bounds: its sizes are [2]");
 }
 
 TEST(Interpret, ChecksWhatItIsGiven) {

@@ -361,9 +361,9 @@ TEST(ScheduleErrors, SayWhatWouldBeAllowed) {
         EXPECT_NE(result.error().to_string().find(part), std::string::npos) << result.error().to_string();
     };
     refused(s.split({"mm.x"}, 4), "mm.m, mm.n, mm.k");
-    refused(s.split({"mm.m"}, 0), "1 or more");
+    refused(s.split({"mm.m"}, 0), "at least 1");
     refused(s.fuse({"mm.m"}, {"mm.k"}), "directly inside");
-    refused(s.fuse({"mm.n"}, {"mm.k"}), "reduces");
+    refused(s.fuse({"mm.n"}, {"mm.k"}), "reduction");
     refused(s.reorder({{"mm.m"}, {"out.m"}}), "different stages");
     refused(s.reorder({{"mm.m"}, {"mm.m"}}), "twice");
     refused(s.parallel({"mm.k"}), "rfactor");
@@ -375,11 +375,11 @@ TEST(ScheduleErrors, SayWhatWouldBeAllowed) {
     refused(s.compute_inline("mn"), "mm, out");
     refused(s.compute_at("out", {"mm.m"}), "output");
     refused(s.compute_at("mm", {"mm.m"}), "itself");
-    refused(s.reverse_compute_inline("out"), "reduces");
+    refused(s.reverse_compute_inline("out"), "reduction");
     refused(s.cache_read("mm", 2, Scope::Local), "does not read");
     refused(s.set_scope("out", Scope::Register), "cache_write");
-    refused(s.rfactor({"mm.m"}), "does not reduce");
-    refused(s.decompose_reduction("out", {"out.m"}), "does not reduce");
+    refused(s.rfactor({"mm.m"}), "is not a reduction");
+    refused(s.decompose_reduction("out", {"out.m"}), "is not a reduction");
     refused(s.reindex("out", 0), "products");
     refused(s.merge_axes("mm", {{0}}), "once");
     refused(s.pad("mm", {4, 4, 1}), "reindex");

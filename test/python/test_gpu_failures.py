@@ -46,7 +46,7 @@ refused("E0701", "there is no GPU -1", lambda: tessera.compile(model, target="cu
 """, fails=True, STAND_IN_GPUS="2")
     on_stand_in("""
 e = refused("E0701", "there is no GPU 1: this machine has 1", lambda: tessera.compile(model, target="cuda:1"))
-assert e.hint == "the one is cuda:0" and "CUDA_VISIBLE_DEVICES=3" in e.note, e
+assert e.hint == "the only one is cuda:0" and "CUDA_VISIBLE_DEVICES=3" in e.note, e
 """, fails=True, CUDA_VISIBLE_DEVICES="3")
     on_stand_in("""
 e = refused("E0701", "there is no GPU 0: this machine has none", lambda: tessera.compile(model, target="cuda"))
@@ -56,7 +56,7 @@ assert e.hint == "--target host runs on the CPU"
 
 def test_a_gpu_is_too_old():
     on_stand_in("""
-refused("E0701", "GPU 0, stand-in, has compute capability 7.5, and 8.0 is needed", lambda: tessera.compile(model, target="cuda"))
+refused("E0701", "GPU 0 (stand-in) has compute capability 7.5, but 8.0 is required", lambda: tessera.compile(model, target="cuda"))
 tessera.compile(model, target="cuda:1")
 """, fails=True, STAND_IN_GPUS="2", STAND_IN_CAPABILITIES="7.5 8.0")
 
@@ -67,8 +67,8 @@ import re
 run = tessera.compile(model, target="cuda", cache="")
 x = np.ones((2000, 64), np.float32)
 run(x[:10])
-e = refused("E0408", "GPU 0 (stand-in) has no room for", lambda: run(x))
-assert "are free" in e.message and e.note == "it is for the results between a run's steps", e
+e = refused("E0408", "GPU 0 (stand-in) cannot allocate", lambda: run(x))
+assert "are free" in e.message and e.note == "the memory is for the intermediate results of a run", e
 fits = int(re.search("a run needs .* MB; N = ([0-9]+) would fit", e.hint).group(1))
 assert 100 < fits < 2000, e
 run(x[:fits])  # it does
@@ -84,15 +84,15 @@ weights = [numpy_helper.from_array(np.full((512, 512), value, np.float32), name)
 ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 512]) for name in "xy"]
 nodes = [helper.make_node("MatMul", ["x", "v"], ["g"]), helper.make_node("Relu", ["g"], ["h"]), helper.make_node("MatMul", ["h", "w"], ["y"])]
 model = helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:], weights))
-e = refused("E0408", "GPU 0 (stand-in) has no room for 1.05 MB", lambda: tessera.compile(tessera.load(model), target="cuda", cache=""))
-assert e.note == "it is for the model's weights, of which 1.05 MB are there already" and "fewer bits" in e.hint, e
+e = refused("E0408", "GPU 0 (stand-in) cannot allocate 1.05 MB", lambda: tessera.compile(tessera.load(model), target="cuda", cache=""))
+assert e.note == "the memory is for the model's weights, of which 1.05 MB are already allocated" and "fewer bits" in e.hint, e
 """, fails=True, STAND_IN_MEMORY=str(3 << 19))
 
 
 def test_there_is_no_room_for_an_input():
     on_stand_in("""
 run = tessera.compile(model, target="cuda", cache="")
-e = refused("E0408", "has no room for 4 MB", lambda: run(np.ones(1000000, np.float32)))
+e = refused("E0408", "cannot allocate 4 MB", lambda: run(np.ones(1000000, np.float32)))
 assert 'for a copy of "x"' in e.note, e
 assert "would fit" in e.hint, e
 """, STAND_IN_MEMORY=str(1 << 20))
@@ -103,7 +103,7 @@ def test_a_kernel_that_faults_is_named():
 run = tessera.compile(model, target="cuda", cache="")
 x = np.ones((32, 64), np.float32)
 e = refused("E0702", "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)", lambda: run(x))
-assert e.where.startswith("kernel ") and "gemm b" in e.where and e.note == 'it holds gemm "b"', e
+assert e.where.startswith("kernel ") and "gemm b" in e.where and e.note == 'the kernel computes gemm "b"', e
 """
     on_stand_in(code, fails=True, STAND_IN_FAULTS="gemm")
 
@@ -111,7 +111,7 @@ assert e.where.startswith("kernel ") and "gemm b" in e.where and e.note == 'it h
 def test_a_kernel_that_is_not_launched_is_named():
     on_stand_in("""
 run = tessera.compile(model, target="cuda", cache="")
-e = refused("E0702", "the GPU failed at launching a kernel: refused by the stand-in", lambda: run(np.ones(8, np.float32)))
+e = refused("E0702", "the GPU failed while launching a kernel: refused by the stand-in", lambda: run(np.ones(8, np.float32)))
 assert "relu" in e.where and "relu" in e.note, e
 """, fails=True, STAND_IN_FAILS="once")
 
@@ -123,7 +123,7 @@ x = np.ones((32, 64), np.float32)
 run(x)
 ctypes.CDLL(None).setenv(b"STAND_IN_FAULTS", b"gemm", 1)
 e = refused("E0702", "illegal memory access", lambda: run(x))
-assert "it was one of these 3 kernels" in e.note and "gemm b" in e.note and "progress" in e.hint, e
+assert "one of these 3 kernels failed" in e.note and "gemm b" in e.note and "progress" in e.hint, e
 """, fails=True)
     on_stand_in(MIDDLE + """
 run = tessera.compile(model, target="cuda", cache="")

@@ -148,7 +148,7 @@ def test_a_dict_is_inputs_by_name(make):
         run({"z": X})
     with pytest.raises(tessera.Error, match="both as a dict and by name"):
         run({"x": X}, x=X)
-    with pytest.raises(tessera.Error, match=r'input "x" is None, and takes f32\[N,3\]'):
+    with pytest.raises(tessera.Error, match=r'input "x" is None, but takes f32\[N,3\]'):
         run(None)
     with pytest.raises(tessera.Error, match='input "x" is None'):
         run.run({"x": None})

@@ -314,7 +314,7 @@ TEST(Search, AlternativesThatDoNotInteractAreDecidedAlone) {
     CostByTiles cost;
     Search found = search(*graph, search_rules(), cost);
     ASSERT_GE(found.candidates.size(), 2u);
-    EXPECT_EQ(found.candidates[1].what, "all that pays");
+    EXPECT_EQ(found.candidates[1].what, "all profitable rules");
     for (const auto& node : found.candidates[1].graph->nodes())
         if (node->op().name == "conv") {
             ASSERT_TRUE(node->attrs().contains("tiles"));

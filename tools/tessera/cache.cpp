@@ -61,7 +61,7 @@ Status Cache::size() const {
     fmt::print("{}\n", bold(escaped(cache.folder().string())));
     fmt::print("  size         {} of at most {} (TESSERA_CACHE_SIZE)\n", human_bytes(double(bytes)),
                human_bytes(double(cache.limit())));
-    fmt::print("  holds        {} with weights, {} of code alone, measurements or checked rules\n",
+    fmt::print("  entries      {} with code and weights, {} with code, measurements or checked rules only\n",
                plural(double(programs), "model"), plural(double(codes), "piece"));
     return {};
 }

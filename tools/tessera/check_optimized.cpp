@@ -25,7 +25,7 @@ bool draws(const Graph& graph) {
 Result<CheckedRun> check_optimized(const Model& before, const Model& after, const std::string& precision,
                                    const SymbolValues& sizes, uint64_t seed) {
     if (draws(before.graph()))
-        return Error(Code::E0501, "the model draws random numbers, so that no two runs of it are the same")
+        return Error(Code::E0501, "the model generates random numbers, so no two runs are equal")
             .hint("leave --check out");
     CheckedRun checked;
     // Sizes that differ tell more than ones; where the model does not take them, all are 1.
@@ -57,9 +57,9 @@ Result<CheckedRun> check_optimized(const Model& before, const Model& after, cons
         checked.outputs.push_back(std::move(output));
     }
     if (!wrong.empty())
-        return Error(Code::E0407, "the optimized model computes something else: {}", fmt::join(wrong, "; "))
+        return Error(Code::E0407, "the outputs of the optimized model differ: {}", fmt::join(wrong, "; "))
             .note("{}; nothing was written", at_dims(before.summary().symbols, checked.sizes))
-            .hint("this is a fault of a rule or a pass: --stop-after finds which; please report it");
+            .hint("a rule or a pass is wrong: find it with --stop-after, and please report it");
     return checked;
 }
 

@@ -78,7 +78,7 @@ Status Compile::check_ending() const {
     if (std::find(others.begin(), others.end(), ending) == others.end()) return {};
     if (own.empty())
         return Error(Code::E0501, "-o {}: --emit={} makes a folder", out, emit).hint("name it without {}", ending);
-    Error wrong(Code::E0501, "-o {}: --emit={} writes text that is no {} file", out, emit, ending);
+    Error wrong(Code::E0501, "-o {}: --emit={} writes text, not a {} file", out, emit, ending);
     if (emit == "graph" && ending == ".onnx") return std::move(wrong).hint("tessera optimize -o FILE.onnx writes ONNX");
     return std::move(wrong).hint("end it in {}", own);
 }
@@ -108,8 +108,8 @@ Status Compile::check_usage() const {
     const auto asked =
         std::find(std::begin(kStages), std::end(kStages), emit == "ptx" ? "asm" : emit) - std::begin(kStages);
     if (emit == "bundle" || emit == "device" || static_cast<size_t>(asked) < first)
-        return Error(Code::E0501, "--emit={} cannot be reached: {} holds {}", emit, path, held)
-            .hint("what can be reached: {}", fmt::join(std::begin(kStages) + first, std::end(kStages), ", "));
+        return Error(Code::E0501, "--emit={} precedes the stage of the input: {} holds {}", emit, path, held)
+            .hint("the later stages are: {}", fmt::join(std::begin(kStages) + first, std::end(kStages), ", "));
     return {};
 }
 
@@ -134,7 +134,7 @@ void Compile::show(const Executable& executable, double seconds, const SymbolVal
     fmt::print("  compiled in  {}{}\n", human_seconds(seconds), r.from_cache ? ", from the cache" : "");
     for (const std::string& line : grouped_reasons(r)) fmt::print("  reference    {}\n", escaped(line));
     if (!r.deciding.empty())
-        fmt::print("  decided by   {}: the first run with other sizes of these compiles again\n",
+        fmt::print("  decided by   {}: the first run with other sizes of these recompiles\n",
                    escaped(fmt::format("{}", fmt::join(r.deciding, ", "))));
     if (checked) {
         double most = 0;

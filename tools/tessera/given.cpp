@@ -59,8 +59,8 @@ Result<NamedData> GivenInputs::gather(const Model& model, const std::string& pat
     TRY(check_dims(sizes, model));
     for (const auto& [name, size] : sizes_of(model.graph(), given))
         if (auto it = sizes.find(name); it != sizes.end() && it->second != size)
-            return Error(Code::E0405, "--dim {}={} contradicts an input that is given, by which {} is {}", name,
-                         it->second, name, size)
+            return Error(Code::E0405, "--dim {}={} contradicts a given input, in which {} is {}", name, it->second,
+                         name, size)
                 .hint("leave --dim {} out", name);
     if (random) {
         for (auto& [name, size] : sizes_of(model.graph(), given)) sizes.emplace(name, size);
@@ -168,8 +168,7 @@ Result<CompileOptions> CompileFlags::chosen() const {
                 .hint("name an accelerator with --target, and a file that ends in .json");
     }
     std::vector<std::string> targets = compile_targets();
-    if (std::find(targets.begin(), targets.end(), chosen.target.substr(0, chosen.target.find(':'))) ==
-        targets.end())
+    if (std::find(targets.begin(), targets.end(), chosen.target.substr(0, chosen.target.find(':'))) == targets.end())
         return Error(Code::E0603, "there is no target \"{}\"", chosen.target)
             .hint("the targets are {}", fmt::join(targets, ", "));
     return chosen;

@@ -348,7 +348,7 @@ void add_optimize(CLI::App& app, Chosen& chosen) {
     c->add_option("--fold-limit", o->fold_limit, "Maximum growth in bytes by a folded constant (16M)")
         ->option_text("SIZE");
     c->add_option("--dim", o->dims,
-                  "Size of a symbolic dimension, for the costs (1), and for --search and --check (chosen)")
+                  "Size of a symbolic dimension: for the costs (default 1), --search and --check (default: chosen)")
         ->option_text("NAME=SIZE ...")
         ->allow_extra_args(false);
     c->add_flag("--explain", o->explain, "Print each rewrite with its rule, location and justification");

@@ -51,7 +51,7 @@ Result<double> accuracy(const Model& model, const std::vector<NamedData>& sample
             right += best == labels.int_at(next);
         }
     }
-    if (next == 0) return Error(Code::E0501, "--labels: the samples gave no row of scores");
+    if (next == 0) return Error(Code::E0501, "--labels: the samples produced no scores");
     return double(right) / double(next);
 }
 
@@ -59,7 +59,8 @@ Status Quantize::accuracies(const Model& before, const Model& after) {
     if (labels.empty()) return {};
     const Tensor given = TRY(read_npy_file(labels));
     if (!is_int(given.dtype()))
-        return Error(Code::E0403, "--labels: \"{}\" has elements {}, not integers", labels, dtype_name(given.dtype()));
+        return Error(Code::E0403, "--labels: \"{}\" has element type {}, expected integers", labels,
+                     dtype_name(given.dtype()));
     const double was = TRY(accuracy(before, options.samples, given, options.compile));
     accuracy_ = {was, TRY(accuracy(after, options.samples, given, options.compile))};
     return {};

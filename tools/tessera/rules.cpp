@@ -135,7 +135,7 @@ struct Check {
         const std::string not_tested = says(untested, "is untested", "are untested");
         if (refuted.empty())
             return Error(Code::E0305, "{}", not_tested)
-                .note("no random graph was found that they apply to: nothing is said against them, nor for them")
+                .note("the refuter found no random graph that they match, so they are neither refuted nor tested")
                 .hint("repeat it with --seed {}, or look for a condition that never holds", options.seed);
         Error error(Code::E0305, "{}", says(refuted, "does not hold", "do not hold"));
         if (!untested.empty()) error = std::move(error).note("{}", not_tested);

@@ -40,10 +40,10 @@ Result<NamedData> read_npz(const std::filesystem::path& path, const std::vector<
         std::string name(bytes.substr(at + kEntryBytes, name_size));
         at += kEntryBytes + name_size + little_endian(bytes, at + 30, 2) + little_endian(bytes, at + 32, 2);
         if (method != 0) return bad_archive(path, "it is compressed");
-        if (header + kHeaderBytes > bytes.size()) return bad_archive(path, "it is cut short");
+        if (header + kHeaderBytes > bytes.size()) return bad_archive(path, "it is truncated");
         const size_t begin =
             header + kHeaderBytes + little_endian(bytes, header + 26, 2) + little_endian(bytes, header + 28, 2);
-        if (size > bytes.size() || begin > bytes.size() - size) return bad_archive(path, "it is cut short");
+        if (size > bytes.size() || begin > bytes.size() - size) return bad_archive(path, "it is truncated");
         if (name.ends_with(".npy")) name.resize(name.size() - 4);
         const auto port = std::find_if(ports.begin(), ports.end(), [&](const Port& p) { return p.name == name; });
         if (port == ports.end())

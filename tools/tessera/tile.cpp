@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kTileExamples =
     "Examples:\n"
-    "  tessera tile softmax.py                              the tile programs of what the script launches\n"
+    "  tessera tile softmax.py                              the tile programs that the script launches\n"
     "  tessera tile --emit=asm --kernel softmax softmax.py\n"
     "  tessera tile --emit=object --out build softmax.py    softmax.o and softmax.h, for C\n"
     "  tessera tile --profile softmax.py                    loads, stores and arithmetic of each line\n";
@@ -27,8 +27,7 @@ struct Tile {
 };
 
 Status Tile::operator()() const {
-    if (script.empty())
-        return Error(Code::E0501, "a script that launches kernels is missing").hint("tessera tile --help");
+    if (script.empty()) return Error(Code::E0501, "no script is given").hint("tessera tile --help");
     if (std::error_code e; !std::filesystem::exists(script[0], e))
         return Error(Code::E0101, "there is no file \"{}\"", script[0]);
     const std::string& program = python.empty() ? host().python : python;

@@ -143,7 +143,8 @@ Status Train::restore(Training& training) {
         !number("batch", size) || !curve_.read(extra["curve"]))
         return Error(Code::E0110, "\"{}\" was not saved by tessera train", checkpoint);
     if (size != batch)
-        return Error(Code::E0501, "\"{}\" is of a run with --batch {}, this has --batch {}", checkpoint, size, batch);
+        return Error(Code::E0501, "\"{}\" was saved with --batch {}, but this run has --batch {}", checkpoint, size,
+                     batch);
     epoch_loss_ = std::strtod(extra["epoch_loss"].c_str(), nullptr);
     const char* at = extra["epochs"].c_str();
     auto next = [&at] {
@@ -171,8 +172,8 @@ Status Train::train(Training& training, const TrainingData& given, const std::op
             if (interrupted()) {
                 TRY(save(training));
                 return Error(Code::E0410, "interrupted in epoch {}, after step {}", epoch_ + 1, steps_)
-                    .hint("{}", checkpoint.empty() ? "with --checkpoint, a run can go on later"
-                                                   : "--resume goes on from here");
+                    .hint("{}", checkpoint.empty() ? "with --checkpoint, an interrupted run can be resumed"
+                                                   : "--resume continues from here");
             }
             training.set_learning_rate(rate_at(training.updates(), updates));
             const TrainingReport report = TRY(training.step(TRY(given.batch(order, next_, batch))));

@@ -25,7 +25,7 @@ Result<Tensor> as_port(Tensor t, const Port& port, const std::string& file) {
     const bool to_float =
         is_float(*port.dtype) && (is_float(t.dtype()) || is_int(t.dtype()) || t.dtype() == DType::boolean);
     if (!to_float && !(is_int(*port.dtype) && is_int(t.dtype())))
-        return Error(Code::E0403, "\"{}\" has elements {}, and input \"{}\" takes {}", file, dtype_name(t.dtype()),
+        return Error(Code::E0403, "\"{}\" has element type {}, but input \"{}\" takes {}", file, dtype_name(t.dtype()),
                      port.name, dtype_name(*port.dtype));
     Tensor made = TRY(Tensor::zeros(*port.dtype, t.sizes()));
     for (int64_t i = 0; i < t.elements(); ++i) to_float ? made.set_real(i, t.real_at(i)) : made.set_int(i, t.int_at(i));
@@ -54,9 +54,9 @@ Result<TrainingData> TrainingData::read(const std::string& files, const std::vec
         next = size_t(port - ports.begin()) + 1;
         Tensor t = TRY(as_port(TRY(read_npy_file(file, port->dtype)), *port, file));
         if (t.rank() == 0)
-            return Error(Code::E0405, "\"{}\" is a scalar, and its first dimension is to count examples", file);
+            return Error(Code::E0405, "\"{}\" is a scalar, but its first dimension must count the examples", file);
         if (!data.tensors_.empty() && t.size(0) != data.examples_)
-            return Error(Code::E0405, "\"{}\" has {} examples, the files before it {}", file, t.size(0),
+            return Error(Code::E0405, "\"{}\" has {} examples, but the files before it have {}", file, t.size(0),
                          data.examples_);
         data.examples_ = t.size(0);
         if (port->ranked && !port->sizes.empty() && port->sizes[0] >= 0) data.fixed_ = port->sizes[0];
@@ -68,7 +68,7 @@ Result<TrainingData> TrainingData::read(const std::string& files, const std::vec
 
 Status TrainingData::check_batch(int64_t size) const {
     if (fixed_ && *fixed_ != size)
-        return Error(Code::E0405, "the model takes batches of {}, --batch is {}", *fixed_, size)
+        return Error(Code::E0405, "the model takes batches of {}, but --batch is {}", *fixed_, size)
             .hint("use --batch {}, or export the model with a symbolic batch size", *fixed_);
     if (batches(size) == 0) return Error(Code::E0405, "{} examples do not fill a batch of {}", examples_, size);
     return {};

@@ -156,7 +156,7 @@ Result<Assignment> parse_assignment(const std::string& text, const std::vector<P
 Status ValueFile::check_ending(const std::filesystem::path& path) {
     const std::string suffix = path.extension().string();
     if (suffix == ".npy" || suffix == ".pb") return {};
-    return Error(Code::E0501, "an output goes to a .npy or a .pb file, not to \"{}\"", path.string());
+    return Error(Code::E0501, "outputs are written to .npy or .pb files, not to \"{}\"", path.string());
 }
 
 Result<ValueFile> ValueFile::create(const std::filesystem::path& path) {

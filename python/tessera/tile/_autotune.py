@@ -98,7 +98,7 @@ class Autotuner(_Wrapper):
         if early:
             configs = early(configs, named, **kwargs)
         if not configs:
-            raise ValueError("no configuration is left of those to choose from")
+            raise ValueError("no configuration is left to choose from")
         model, top = self.prune.get("perf_model"), self.prune.get("top_k", len(configs))
         if isinstance(top, float):
             top = max(1, int(len(configs) * top))

@@ -656,7 +656,7 @@ class Generator(ast.NodeVisitor):
         if function in _PYTHON.values() or getattr(builtins, getattr(function, "__name__", ""), None) is function:
             plain = [value_of(a) for a in args]
             if function in (int, float, bool) and plain and isinstance(plain[0], tensor):
-                raise TypeError(f"{function.__name__}() is for numbers that are known when the kernel is compiled; use .to()")
+                raise TypeError(f"{function.__name__}() takes numbers that are known at compile time; use .to()")
             made = function(*plain, **{k: value_of(v) for k, v in kwargs.items()})
             return constexpr(made) if isinstance(made, (bool, int, float)) else made
         if callable(function):

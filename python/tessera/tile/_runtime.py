@@ -152,7 +152,7 @@ class JITFunction(_tessera.Launchable):
             try:
                 text = self._exec_source or textwrap.dedent(inspect.getsource(self.fn))
             except (OSError, TypeError):
-                raise Error("E0501", f"the source of {self.name} is not there", self.file, "",
+                raise Error("E0501", f"the source of {self.name} is not available", self.file, "",
                             "kernels are read from their file: write them into one") from None
             begin = re.search(r"^def\s+\w+\s*\(", text, re.MULTILINE)
             at = begin.start() if begin else 0

@@ -83,7 +83,7 @@ bool is_absent(const Term& t) { return t.form == Form::Text && t.optional; }
 Result<std::vector<Rule>> cases_of(const Rule& rule) {
     std::set<Input> found;
     for (const Term& t : rule.pattern) collect(t, found);
-    if (found.size() > kMost) return Error(Code::E0305, "{}: too many inputs may be absent", rule.name).at(rule.source);
+    if (found.size() > kMost) return Error(Code::E0305, "{}: too many optional inputs", rule.name).at(rule.source);
     std::vector<Rule> out;
     for (size_t code = 0; code < size_t{1} << found.size(); ++code) {
         std::map<Input, bool> given;

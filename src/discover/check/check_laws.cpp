@@ -473,7 +473,7 @@ Status check_partial(const ElementRule& element) {
         for (size_t i = 0; i < rule.replacement.size(); ++i) {
             if (e.partial == Partial::None || !reads(rule.replacement[i], name)) continue;
             if (!propagates(rule.pattern[i], name, e.partial == Partial::NaN))
-                return Error(Code::E0305, "{}: {} may be no number where the left side is one", rule.name, e.what);
+                return Error(Code::E0305, "{}: {} may be undefined where the left side is defined", rule.name, e.what);
         }
     return {};
 }
@@ -491,7 +491,8 @@ Result<Claim> claim_of(const ElementRule& element) {
         auto it = types.find(v.name);
         if (it == types.end() || !element.elements.contains(v.name)) continue;
         if (it->second.without(kFloats) != DTypes())
-            return Error(Code::E0305, "{}: {} may be other than floats", rule.name, element.elements.at(v.name).what);
+            return Error(Code::E0305, "{}: {} may have elements that are not floats", rule.name,
+                         element.elements.at(v.name).what);
         // A literal is read in the widest type; in others it is rounded, as results are.
         if (v.constraint.empty() || (v.constraint == "float" && !short_literals))
             v.constraint = short_literals ? "float" : "f64";
@@ -508,9 +509,10 @@ Result<Claim> claim_of(const ElementRule& element) {
         }
     rule.evidence = Evidence::Stated;
     Rules clean = TRY(read_rules(to_string(rule), rule.source));
-    if (clean.size() != 1) return Error(Code::E0305, "{}: it is no rule between numbers", rule.name);
+    if (clean.size() != 1) return Error(Code::E0305, "{}: it does not reduce to one rule between scalars", rule.name);
     for (const RuleVariable& v : clean[0].variables) {
-        if (v.kind != TermKind::Tensor) return Error(Code::E0305, "{}: the attribute {} is any", rule.name, v.name);
+        if (v.kind != TermKind::Tensor)
+            return Error(Code::E0305, "{}: the attribute {} is unconstrained", rule.name, v.name);
         shapes.emplace(v.name, Shape());
     }
     return Claim{std::move(clean[0]), std::move(shapes)};

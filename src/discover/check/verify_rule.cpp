@@ -84,9 +84,9 @@ Status verify_case(const Rule& rule, const std::string& steps, bool by_meaning) 
 Status verify_elements(const Rule& rule, const std::string& steps, bool by_meaning) {
     const std::vector<Rule> cases = TRY(checker::cases_of(rule));
     const std::vector<std::string> parts = steps_of_cases(steps);
-    if (cases.empty()) return Error(Code::E0305, "{}: its conditions exclude one another", rule.name).at(rule.source);
+    if (cases.empty()) return Error(Code::E0305, "{}: its conditions contradict each other", rule.name).at(rule.source);
     if (parts.size() != cases.size() && !(steps.empty() && !cases.empty()))
-        return Error(Code::E0305, "{}: the certificate has {} cases, and the rule {}", rule.name, parts.size(),
+        return Error(Code::E0305, "{}: the certificate has {} cases, but the rule has {}", rule.name, parts.size(),
                      cases.size())
             .at(rule.source);
     for (size_t i = 0; i < cases.size(); ++i) TRY(verify_case(cases[i], steps.empty() ? steps : parts[i], by_meaning));

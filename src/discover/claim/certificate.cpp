@@ -47,12 +47,13 @@ Result<Certificates> read_certificates(std::string_view text, const std::string&
             entry->certificate.text += line + "\n";
         }
     }
-    if (entry) return Error(Code::E0301, "the last certificate does not end").at(fmt::format("{}:{}", source, number));
+    if (entry)
+        return Error(Code::E0301, "the last certificate has no \"end\"").at(fmt::format("{}:{}", source, number));
     return all;
 }
 
 Result<Certificates> load_certificates(const std::string& path) {
-    return read_certificates(TRY(read_text_file(path, "certificates lie beside the rules, as x.cert")), path);
+    return read_certificates(TRY(read_text_file(path, "the certificates of x.rules are in x.cert beside it")), path);
 }
 
 const Certificates& built_in_certificates(std::string_view file) {

@@ -266,7 +266,9 @@ Result<std::map<std::string, Shape>> read_shapes(std::string_view text) {
         while (!s.empty() && (s.back() == ' ' || s.back() == '\n')) s.remove_suffix(1);
         return s;
     };
-    auto wrong = [&] { return Error(Code::E0301, "\"{}\" are no shapes", text).hint("x: [M,K], w: [K,2*N]"); };
+    auto wrong = [&] {
+        return Error(Code::E0301, "\"{}\" is not a list of shapes", text).hint("x: [M,K], w: [K,2*N]");
+    };
     for (text = trim(text); !text.empty();) {
         size_t colon = text.find(':'), open = text.find('['), close = text.find(']');
         if (colon == text.npos || open == text.npos || close == text.npos || !(colon < open && open < close))
@@ -290,9 +292,9 @@ Result<std::map<std::string, Shape>> read_shapes(std::string_view text) {
 
 Result<Claim> read_claim(std::string_view text) {
     size_t where = text.rfind("where ");
-    if (where == text.npos) return Error(Code::E0301, "a claim without \"where\" and shapes");
+    if (where == text.npos) return Error(Code::E0301, "the claim has no \"where\" with shapes");
     Rules rules = TRY(read_rules(text.substr(0, where), "claim"));
-    if (rules.size() != 1) return Error(Code::E0301, "{} rules where one is claimed", rules.size());
+    if (rules.size() != 1) return Error(Code::E0301, "expected one rule, found {}", rules.size());
     Claim claim{std::move(rules[0]), {}};
     claim.shapes = TRY(read_shapes(text.substr(where + 6)));
     return claim;

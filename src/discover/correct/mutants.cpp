@@ -206,7 +206,7 @@ class MutantSearch {
 
     Result<MutantClaims> run() {
         if (!first_.begin() || !second_.begin())
-            return Error(Code::E0303, "{}: it is not computed in the field at small sizes", original_.rule.name);
+            return Error(Code::E0303, "{}: it cannot be evaluated in the field at small sizes", original_.rule.name);
         from(first_.operand(), -1);
         for (size_t move = moves(); move < templates_.set.templates.size() && complete_; ++move) {
             if (options_.cancel && *options_.cancel) return Error(Code::E0410, "interrupted");
@@ -298,12 +298,12 @@ Result<MutantClaims> find_mutants(const Claim& original, const MutantOptions& op
     const Sides sides = TRY(build_sides(original));
     const Node* root = sides.left[0]->node();
     if (!root || root->inputs().size() < 2)
-        return Error(Code::E0303, "{}: it is no product of its operands", original.rule.name);
+        return Error(Code::E0303, "{}: it is not a product of its operands", original.rule.name);
     std::vector<std::string> operands, carried;
     for (size_t i = 0; i < root->inputs().size(); ++i) {
         const Value* in = root->inputs()[i];
         if (!in || in->kind() != Value::Kind::Input)
-            return Error(Code::E0303, "{}: its operands are no variables", original.rule.name);
+            return Error(Code::E0303, "{}: its operands are not variables", original.rule.name);
         (i < 2 ? operands : carried).push_back(in->name());
     }
     const Templates templates = TRY(templates_of(original, *root, operands, carried));

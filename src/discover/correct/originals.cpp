@@ -48,7 +48,7 @@ Result<CorrectedRules> discover_corrected(std::string_view originals, const Muta
         const size_t where = line.find(" where ");
         if (line.find_first_not_of(" \t\r") == line.npos) continue;
         if (where == line.npos)
-            return Error(Code::E0301, "\"{}\" is no original", line)
+            return Error(Code::E0301, "\"{}\" is not an original: expected a term, where, and shapes", line)
                 .hint("conv(x, w) where x: [N,C,2*H,W], w: [M,C,3,3]");
         const std::string term = line.substr(0, where);
         Claim claim = TRY(read_claim(

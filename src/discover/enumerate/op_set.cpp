@@ -53,7 +53,8 @@ Status has_meaning(const Term& term) {
 Result<OpTemplate> read_template(std::string_view line, const std::string& where) {
     constexpr size_t kMostOperands = 3;
     const size_t colon = line.find(':');
-    if (colon == std::string_view::npos) return Error(Code::E0301, "a template is \"operands: term\"").at(where);
+    if (colon == std::string_view::npos)
+        return Error(Code::E0301, "expected a template of the form \"operands: term\"").at(where);
     std::vector<std::string> operands = parts_of(line.substr(0, colon), ',');
     if (operands.size() > kMostOperands)
         return Error(Code::E0301, "a template takes at most {} operands, not {}", kMostOperands, operands.size())
@@ -76,7 +77,7 @@ Result<OpTemplate> read_template(std::string_view line, const std::string& where
 Result<Shape> read_shape(std::string_view text, const std::string& where) {
     text = trimmed(text);
     if (text.size() < 2 || text.front() != '[' || text.back() != ']')
-        return Error(Code::E0301, "a shape is a list as [m, k], not \"{}\"", text).at(where);
+        return Error(Code::E0301, "expected a shape such as [m, k], found \"{}\"", text).at(where);
     Shape shape;
     for (const std::string& part : parts_of(text.substr(1, text.size() - 2), ',')) {
         auto dim = parse_dim(part);
@@ -101,13 +102,13 @@ class OpSetReader {
             return {};
         }
         if (word == "world") {
-            if (!is_name(rest)) return Error(Code::E0301, "\"{}\" is no name for a world", rest).at(where);
+            if (!is_name(rest)) return Error(Code::E0301, "\"{}\" is not a valid name for a world", rest).at(where);
             for (const World& w : set_.worlds)
                 if (w.name == rest) return Error(Code::E0301, "there are two worlds named \"{}\"", rest).at(where);
             set_.worlds.emplace_back().name = rest;
             return {};
         }
-        if (set_.worlds.empty()) return Error(Code::E0301, "\"{}\" stands before any world", word).at(where);
+        if (set_.worlds.empty()) return Error(Code::E0301, "\"{}\" precedes the first world", word).at(where);
         World& world = set_.worlds.back();
         if (word == "sizes") return sizes(world, rest, where);
         if (word == "var") {
@@ -118,7 +119,7 @@ class OpSetReader {
             return {};
         }
         if (word == "constant") return constant(world, rest, where);
-        return Error(Code::E0301, "\"{}\" is none of world, sizes, var, constant, op", word).at(where);
+        return Error(Code::E0301, "expected world, sizes, var, constant or op, found \"{}\"", word).at(where);
     }
 
   private:
@@ -126,7 +127,7 @@ class OpSetReader {
 
     static Status add_variable(World& world, const std::string& name, const Shape& shape, const std::string& where,
                                bool hidden = false) {
-        if (!is_name(name)) return Error(Code::E0301, "\"{}\" is no name for a variable", name).at(where);
+        if (!is_name(name)) return Error(Code::E0301, "\"{}\" is not a valid name for a variable", name).at(where);
         for (const World::Variable& v : world.variables)
             if (v.name == name) return Error(Code::E0301, "there are two variables named \"{}\"", name).at(where);
         world.variables.push_back({name, shape, hidden});
@@ -142,7 +143,7 @@ class OpSetReader {
                 const char* end = part.data() + part.size();
                 if (equals == std::string::npos || std::from_chars(part.data() + equals + 1, end, value).ptr != end ||
                     value < 1)
-                    return Error(Code::E0301, "\"{}\" is not a size as m=2", part).at(where);
+                    return Error(Code::E0301, "expected a size such as m=2, found \"{}\"", part).at(where);
                 values[part.substr(0, equals)] = value;
             }
             world.assignments.push_back(std::move(values));
@@ -156,7 +157,7 @@ class OpSetReader {
         std::string name;
         const size_t first = text.find(':'), last = text.rfind(':');
         if (first == std::string_view::npos)
-            return Error(Code::E0301, "a constant is \"variable: shape: term\"").at(where);
+            return Error(Code::E0301, "expected a constant of the form \"variable: shape: term\"").at(where);
         if (first != last) {
             name = trimmed(text.substr(0, first));
             Shape shape = TRY(read_shape(text.substr(first + 1, last - first - 1), where));
@@ -293,7 +294,8 @@ Result<OpSet> set_named(const std::string& names) {
             std::vector<std::string_view> known{"taso", "extended"};
             for (const OpDef* o : all_ops()) known.push_back(o->name);
             Error error(Code::E0501, "there is no op and no set of ops named \"{}\"", name);
-            if (std::string near = nearest(name, known); !near.empty()) return std::move(error).hint("did you mean \"{}\"?", near);
+            if (std::string near = nearest(name, known); !near.empty())
+                return std::move(error).hint("did you mean \"{}\"?", near);
             return std::move(error).hint("{}", kWhatThereIs);
         }
         TRY(add_templates(*op, set));

@@ -84,7 +84,7 @@ Result<std::string> draw_layouts(const tile::Program& program, const std::vector
                                  int grid_rank, const Machine& machine, int warps) {
     using namespace from_tile_detail;
     TileOptions options{.warps = warps};
-    Result<std::string> drawn = Error(Code::E0604, "{}: no tiles", program.data().name);
+    Result<std::string> drawn = Error(Code::E0604, "{} has no tiles to draw", program.data().name);
     for (const Matrices matrices : {Matrices::OfFour, Matrices::OfWarp, Matrices::None}) {
         if (matrices == Matrices::OfFour && !machine.has("wgmma")) continue;
         TileLowering lowering(program.data(), arguments, grid_rank, machine, options, matrices, false);

@@ -195,7 +195,7 @@ Result<Kernel> TileLowering::finish_blocks(Stmt body, const std::array<Expr, 3>&
     kernel_.body = std::move(body);
     if (!keep_with_threads(kernel_, places_, layouts_, sums_)) {
         needs_other_products_ = true;
-        return Error(Code::E0604, "{}: sums of a product that more than one thread needs", kernel_.name);
+        return Error(Code::E0604, "{}: the sums of a product are needed by more than one thread", kernel_.name);
     }
     compute_everywhere(kernel_, warps_, names_);
     drop_unit_loops(kernel_);

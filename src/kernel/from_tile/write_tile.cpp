@@ -28,7 +28,8 @@ class TileWriter {
             using Given = tile::Argument::As;
             const bool points = program_.types[static_cast<size_t>(program_.parameters[a].value)].pointer;
             if (call_.arguments[a].as == As::Input && !points && !elements_of(call_.arguments[a]).is_int(1))
-                return Error(Code::E0604, "{} may not be one element", node_.input(call_.arguments[a].index)->name());
+                return Error(Code::E0604, "{} must have exactly one element, which is not certain",
+                             node_.input(call_.arguments[a].index)->name());
             arguments.push_back({call_.arguments[a].as == As::Size ? Given::Size
                                  : points                          ? Given::Array
                                                                    : Given::Element});

@@ -114,7 +114,7 @@ Result<int64_t> reach(const Memory& m, const Buffer& b) {
         int64_t step = 0;
         if (m.sizes[d] < 0 || m.strides[d] < 0 || __builtin_mul_overflow(m.sizes[d] - 1, m.strides[d], &step) ||
             __builtin_add_overflow(last, step, &last))
-            return Error(Code::E0405, "sizes {} and strides {} of {}", to_string(m.sizes), to_string(m.strides),
+            return Error(Code::E0405, "invalid sizes {} and strides {} of {}", to_string(m.sizes), to_string(m.strides),
                          name_text(b.name));
         count = m.sizes[d] == 0 ? 0 : count;
     }
@@ -150,8 +150,8 @@ class Interpreter {
             Memory& m = memory_[i];
             m.dtype = b.dtype;
             if (tensors[i].dtype() != b.dtype)
-                return Error(Code::E0403, "{} holds {}, not {}", name_text(b.name), dtype_name(b.dtype),
-                             dtype_name(tensors[i].dtype()));
+                return Error(Code::E0403, "{} takes elements of type {}, not {}", name_text(b.name),
+                             dtype_name(b.dtype), dtype_name(tensors[i].dtype()));
             for (const Expr& e : b.shape) m.sizes.push_back(evaluate_int(e, symbols).value_or(-1));
             TRY(element_count(m.sizes));
             set_dense_strides(m);
@@ -269,7 +269,8 @@ class Interpreter {
         std::vector<int64_t> extents = values(nest.extents);
         for (int64_t& e : extents) e = std::max<int64_t>(e, 0);
         const int64_t count = TRY(element_count(extents));
-        if (count > kMostThreads) return Error(Code::E0601, "{} threads in a block", count);
+        if (count > kMostThreads)
+            return Error(Code::E0601, "a block has {} threads, more than the interpreter runs", count);
         std::vector<Thread> threads;
         for (int64_t n = 0; n < count; ++n) {
             Thread& t = threads.emplace_back(Thread{registers_, std::vector<Memory>(nest.buffers.size()), begin + 1});
@@ -350,7 +351,7 @@ class Interpreter {
         const FlatAccess& a = access(number);
         const Memory& m = memory_[static_cast<size_t>(a.buffer)];
         if (fault_) *fault_ = a.stmt;
-        return Error(Code::E0406, "element {} of {}, whose sizes are {}", to_string(values(a.indices)),
+        return Error(Code::E0406, "element {} of {} is out of bounds: its sizes are {}", to_string(values(a.indices)),
                      name_text(kernel_.buffers[static_cast<size_t>(a.buffer)].name), to_string(m.sizes))
             .at("kernel " + name_text(kernel_.name))
             .note("{}", first_line(a.stmt, kernel_.buffers));

@@ -8,9 +8,9 @@ namespace {
 Status check_inside(const Buffer& buffer, const std::vector<Expr>& indices) {
     for (size_t i = 0; i < indices.size(); ++i)
         if (leaves(indices[i], buffer.shape[i]))
-            return Error(Code::E0406, "{} is used outside: index {} of {}", buffer.name, to_string(indices[i]),
-                         to_string(buffer.shape[i]))
-                .hint("select keeps away from elements that are not there");
+            return Error(Code::E0406, "{} is accessed out of bounds: index {} of {}", buffer.name,
+                         to_string(indices[i]), to_string(buffer.shape[i]))
+                .hint("guard the access with a select or an if");
     return {};
 }
 

@@ -15,7 +15,7 @@ Status take_row(PlacedStage& p, const PlacedStage& host, size_t a, size_t row, s
     };
     std::optional<Interval> made = inside(p.host_loop + 1), all = inside(level);
     if (!made || !all)
-        return Error(Code::E0602, "which elements of {} belong to an iteration of {} is not known", p.stage->name,
+        return Error(Code::E0602, "cannot determine which elements of {} belong to one iteration of {}", p.stage->name,
                      p.plan->at);
     p.region[a] = *made;
     p.kept_rows.resize(p.stage->axes.size());
@@ -30,7 +30,8 @@ Status place_running(const std::vector<PlacedStage>& placed, PlacedStage& p) {
     const PlacedStage& host = placed[*p.host];
     const size_t level = host.plan->position(p.plan->running);
     if (level == host.plan->loops.size() || level > p.host_loop)
-        return Error(Code::E0602, "{} is computed at {}, not inside {}", p.stage->name, p.plan->at, p.plan->running);
+        return Error(Code::E0602, "{} is computed at {}, not inside {}, the loop of its online reduction",
+                     p.stage->name, p.plan->at, p.plan->running);
     std::vector<bool> shared(host.stage->axes.size());
     for (size_t a = 0; a < p.stage->axes.size(); ++a) {
         const int row = p.plan->rows[a];
@@ -43,8 +44,9 @@ Status place_running(const std::vector<PlacedStage>& placed, PlacedStage& p) {
         for (size_t a = 0; a < shared.size(); ++a)
             if (!shared[a] && !host.loops.extents[l].is_int(1) &&
                 mentions(host.values.at(host.stage->axes[a].var.node().name), host.plan->loops[l].name))
-                return Error(Code::E0602, "{} would take each step several times, in {}", p.stage->name,
-                             host.plan->loops[l].name)
+                return Error(Code::E0602,
+                             "{} would be updated several times for each element, once per iteration of {}",
+                             p.stage->name, host.plan->loops[l].name)
                     .hint("compute it outside of that loop");
     p.along = level;
     return {};
@@ -68,15 +70,15 @@ Status place_following(const Compute& compute, const std::vector<PlacedStage>& p
     }
     for (size_t a = 0; a < p.stage->axes.size(); ++a)
         if (depends_on(over.base, p.stage->axes[a].var) && !p.region[a].span.is_int(0))
-            return Error(Code::E0602, "{} takes in what {} makes for several {}", p.stage->name, host.stage->name,
-                         p.stage->axes[a].var.node().name);
+            return Error(Code::E0602, "an iteration of {} reduces elements of {} for several values of {}",
+                         p.stage->name, host.stage->name, p.stage->axes[a].var.node().name);
     p.along = level;
     // All steps are taken: what others read of the producer has them all.
     const Interval& there = host.region[over.dim];
     const bool whole = there.begin.is_int(0) && (there.span + 1).same(host.stage->axes[over.dim].extent);
     if (!whole &&
         (!there.begin.same(substitute(over.base, first)) || !always(le(p.stage->reduce[0].extent, there.span + 1), {})))
-        return Error(Code::E0602, "{} does not make all that {} takes in", host.stage->name, p.stage->name);
+        return Error(Code::E0602, "{} does not compute all elements that {} reduces", host.stage->name, p.stage->name);
     p.steps.emplace(p.stage->reduce[0].var.node().name, made[over.dim].begin - substitute(over.base, first));
     p.step_count = made[over.dim].span + 1;
     return {};

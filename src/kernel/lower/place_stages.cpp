@@ -28,7 +28,7 @@ class Placing {
                 done_[i] = true;
                 --left;
             }
-            if (left == before) return Error(Code::E0602, "stages stand in each other's loops");
+            if (left == before) return Error(Code::E0602, "stages are computed in each other's loops");
         }
         TRY(store_stages(compute_, placed_));
         for (PlacedStage& p : placed_)
@@ -37,8 +37,8 @@ class Placing {
             for (const PrefetchPlan& prefetch : p.plan->prefetches)
                 for (const PlacedStage& other : placed_)
                     if (other.stage->buffer == prefetch.buffer && other.stored_host)
-                        return Error(Code::E0602, "{} prefetches what {} computes nearby", p.stage->name,
-                                     other.stage->name);
+                        return Error(Code::E0602, "{} prefetches a buffer that {} computes in the same nest",
+                                     p.stage->name, other.stage->name);
         return std::move(placed_);
     }
 
@@ -46,7 +46,7 @@ class Placing {
     Status find_host(size_t i) {
         if (plans_[i].at.empty()) {
             if (plans_[i].running.empty() && plans_[i].ahead.empty()) return {};
-            return Error(Code::E0602, "{} has running values, and is not computed in their loop",
+            return Error(Code::E0602, "{} is part of an online reduction, but is not computed in its loop",
                          compute_.stages[i].name);
         }
         for (size_t h = 0; h < plans_.size(); ++h) {
@@ -60,7 +60,7 @@ class Placing {
                                  plans_[h].loops[l].name);
             return {};
         }
-        return Error(Code::E0602, "{} is computed at {}, which does not exist any more", compute_.stages[i].name,
+        return Error(Code::E0602, "{} is computed at {}, which no longer exists", compute_.stages[i].name,
                      plans_[i].at);
     }
 
@@ -94,7 +94,7 @@ class Placing {
         for (size_t w = 0; w < placed_.size(); ++w)
             for (size_t r : readers_of(compute_, w)) {
                 if (!complete(w, r))
-                    return Error(Code::E0602, "{} reads {} where that is not yet complete", compute_.stages[r].name,
+                    return Error(Code::E0602, "{} reads {} before it is complete", compute_.stages[r].name,
                                  compute_.stages[w].name);
             }
         return {};
@@ -142,8 +142,8 @@ class Placing {
         bool others = false;
         for (size_t r : readers_of(compute_, i)) others |= !is_follower(placed_, r, i);
         if (!others)
-            return Error(Code::E0602, "all readers of {} follow it in its own loops", p.stage->name)
-                .hint("compute_at of one of them");
+            return Error(Code::E0602, "all readers of {} are computed in its own loops", p.stage->name)
+                .hint("compute it at a loop of one of them, with compute_at");
         for (size_t r : readers_of(compute_, i))
             if (!is_inside(placed_, r, *p.host, p.host_loop))
                 return Error(Code::E0602, "{} is computed at {}, but {} reads it elsewhere", p.stage->name, p.plan->at,
@@ -185,13 +185,13 @@ class Placing {
         const PlacedStage& host = placed_[*p.host];
         std::vector<Expr> loads = loads_in(p.stage->value, host.stage->buffer);
         if (loads.empty())
-            return Error(Code::E0602, "{} follows {} at {}, but no longer reads it", p.stage->name, host.stage->name,
-                         p.plan->at);
+            return Error(Code::E0602, "{} is computed after {} at {}, but no longer reads it", p.stage->name,
+                         host.stage->name, p.plan->at);
         const Expr& load = loads[0];
         for (size_t l = 0; l <= p.host_loop; ++l)
             if (host.plan->loops[l].reduces)
-                return Error(Code::E0602, "{} follows {} inside {}, where its elements are not complete", p.stage->name,
-                             host.stage->name, host.plan->loops[l].name);
+                return Error(Code::E0602, "{} is computed after {} inside {}, where its elements are not complete",
+                             p.stage->name, host.stage->name, host.plan->loops[l].name);
         for (const ReduceAxis& axis : p.stage->axes) p.region.push_back({0, axis.extent - 1});
         std::vector<Interval> made = TRY(region_inside(host, p.host_loop));
         for (const Expr& l : loads)
@@ -200,8 +200,9 @@ class Placing {
                 while (a < p.region.size() && !p.stage->axes[a].var.same(l.arg(d))) ++a;
                 bool matches = a < p.region.size() && p.stage->axes[a].extent.same(host.stage->axes[d].extent);
                 if (!matches || !l.same(load))
-                    return Error(Code::E0602, "{} follows {}, but does not read it at its own axes", p.stage->name,
-                                 host.stage->name);
+                    return Error(Code::E0602,
+                                 "{} is computed after {}, but does not read it at the indices of its own axes",
+                                 p.stage->name, host.stage->name);
                 p.region[a] = made[d];
             }
         return {};
@@ -238,7 +239,8 @@ class Placing {
         if (!p.plan->init_at.empty()) {
             size_t level = p.plan->position(p.plan->init_at);
             if (level > first_reduction)
-                return Error(Code::E0602, "the init of {} stands before {}, which is inside a reduction loop",
+                return Error(Code::E0602,
+                             "the initialization of {} is placed before {}, which is inside a reduction loop",
                              stage.name, p.plan->init_at);
             p.init_level = level;
         }
@@ -323,15 +325,14 @@ class Placing {
         for (const LoopRelation& r : p.plan->relations)
             if (r.kind == LoopRelation::Kind::SplitWhole &&
                 (p.host || !p.stage->reduce.empty() || !always(le(r.amount, p.loops.all_extents.at(r.parent)), {})))
-                return Error(Code::E0602, "{} may run less than {} times", r.parent, r.amount);
+                return Error(Code::E0602, "{} may have fewer than {} iterations", r.parent, r.amount);
         for (const PrefetchPlan& prefetch : p.plan->prefetches) {
             size_t last = p.plan->position(prefetch.loop);
             if (last == p.plan->loops.size())
-                return Error(Code::E0602, "{} prefetches in {}, which does not exist any more", p.stage->name,
-                             prefetch.loop);
+                return Error(Code::E0602, "{} prefetches in {}, which no longer exists", p.stage->name, prefetch.loop);
             for (const std::string& outer : {prefetch.outer, prefetch.part})
                 if (!outer.empty() && !p.around.count(outer))
-                    return Error(Code::E0602, "{} prefetches for {}, which is not around it", p.stage->name, outer);
+                    return Error(Code::E0602, "{} prefetches for {}, which does not enclose it", p.stage->name, outer);
             for (size_t l = 0; l <= last; ++l)
                 if (p.plan->loops[l].kind == LoopKind::Vector)
                     return Error(Code::E0602, "{} prefetches inside {}, which is vectorized", p.stage->name,
@@ -341,7 +342,7 @@ class Placing {
             const LoopPlan& loop = p.plan->loops[l];
             bool expanded = loop.kind == LoopKind::Vector || loop.kind == LoopKind::Unrolled;
             if (expanded && !p.extents[l].as_int())
-                return Error(Code::E0602, "{} is {}, but runs {} times, which is not constant", loop.name,
+                return Error(Code::E0602, "{} is {}, but its extent {} is not constant", loop.name,
                              loop_kind_name(loop.kind), to_string(p.extents[l]))
                     .hint("split it by a constant");
             if (loop.kind == LoopKind::Parallel && (l > 0 || p.host))
@@ -420,8 +421,8 @@ Result<std::vector<Interval>> region_inside(const PlacedStage& p, size_t loop) {
         made.push_back(one ? *one : Interval{});
     }
     if (!box.same(points))
-        return Error(Code::E0602, "what {} makes inside {} is not a box of its axes", p.stage->name,
-                     p.plan->loops[loop].name)
+        return Error(Code::E0602, "the elements of {} that are computed inside {} are not an interval along each axis",
+                     p.stage->name, p.plan->loops[loop].name)
             .hint("choose a loop outside those that were fused or skewed");
     return made;
 }

@@ -25,7 +25,8 @@ class Storing {
         }
         std::vector<Expr> copies = keep_copies(p);
         if (!copies.empty() && p.scope == Scope::Register)
-            return Error(Code::E0602, "{} in registers cannot be kept for several iterations of a loop", stage.name)
+            return Error(Code::E0602, "{} is in registers, which cannot hold it across iterations of a loop",
+                         stage.name)
                 .hint("set_scope to local");
         bool local = p.scope == Scope::Local || p.scope == Scope::Register;
         if (p.stored_host && !p.plan->after && p.scope == Scope::Global)
@@ -33,7 +34,7 @@ class Storing {
                          p.plan->at)
                 .hint("set_scope to local or register");
         if (!p.stored_at && local && runs_parallel())
-            return Error(Code::E0602, "{} stands at the root, in {} memory, which parallel loops do not share",
+            return Error(Code::E0602, "{} is computed at the root, in {} memory, which parallel loops do not share",
                          stage.name, scope_name(p.scope))
                 .hint("compute it inside a loop of its reader");
         TRY(make_shape(p));
@@ -79,7 +80,8 @@ class Storing {
             if (const auto& made = p.kept_rows[a]) {
                 const Interval read = unite(p.stored[a], *made);
                 if (!read.begin.same(made->begin) || !read.span.same(made->span))
-                    return Error(Code::E0602, "more is read of {} than {} makes", p.stage->name, host.stage->name);
+                    return Error(Code::E0602, "{} is read beyond the elements that {} computes", p.stage->name,
+                                 host.stage->name);
                 p.stored[a] = read;
             }
         p.stored_host = host.host;
@@ -88,8 +90,8 @@ class Storing {
         return {};
     }
 
-    // A stage whose readers all follow it inside one of its loops keeps no more than an iteration of that loop makes; one
-    // that follows its producer and is read elsewhere keeps all of its elements.
+    // A stage whose readers all follow it inside one of its loops keeps no more than an iteration of that loop makes;
+    // one that follows its producer and is read elsewhere keeps all of its elements.
     Status store_for_followers(size_t i) {
         PlacedStage& p = placed_[i];
         const std::vector<size_t> all = readers_of(compute_, i);
@@ -104,7 +106,8 @@ class Storing {
             }
             if (follow) {
                 if (!p.stage->reduce.empty() && p.init_level <= loop)
-                    return Error(Code::E0602, "the init of {} stands outside of {}, where its elements live",
+                    return Error(Code::E0602,
+                                 "the initialization of {} is outside of {}, inside which its buffer is allocated",
                                  p.stage->name, p.plan->loops[loop].name);
                 p.stored = TRY(region_inside(p, loop));
                 p.stored_at = loop;

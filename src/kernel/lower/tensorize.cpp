@@ -101,7 +101,7 @@ Result<Stmt> StageEmitter::tensorized(size_t stage, size_t level) {
     const Intrinsic* intrinsic = find_intrinsic(plan.intrinsic);
     CHECK(intrinsic, "no intrinsic {}", plan.intrinsic);
     auto differs = [&](std::string why) {
-        return Error(Code::E0602, "the nest from {} on is not {}: {}", plan.name, intrinsic->name, why);
+        return Error(Code::E0602, "the nest from {} on does not match {}: {}", plan.name, intrinsic->name, why);
     };
     for (const Guard& guard : p.guards)
         if (guard.level > level)

@@ -141,13 +141,13 @@ Status Schedule::merge_axes(std::string_view name, const Groups& groups, const G
     TRY(untouched(s, "merge_axes"));
     Stage& stage = compute_.stages[s];
     if (!is_partition(groups, stage.axes.size()))
-        return Error(Code::E0602, "the groups {} do not name each of the {} axes of {} once", groups_text(groups),
-                     stage.axes.size(), name);
+        return Error(Code::E0602, "the groups {} do not contain each of the {} axes of {} exactly once",
+                     groups_text(groups), stage.axes.size(), name);
     if (!reduce_groups.empty() && !is_partition(reduce_groups, stage.reduce.size()))
-        return Error(Code::E0602, "the groups {} do not name each of the {} reduction axes of {} once",
+        return Error(Code::E0602, "the groups {} do not contain each of the {} reduction axes of {} exactly once",
                      groups_text(reduce_groups), stage.reduce.size(), name);
     if (plans_[s].layout)
-        return Error(Code::E0602, "{} has a layout for its axes already", name).hint("merge_axes comes before");
+        return Error(Code::E0602, "{} already has a layout", name).hint("apply merge_axes before transform_layout");
     for (const auto& group : groups) merge_parameters(s, group);
     for (std::vector<int> group : reduce_groups) {
         for (int& i : group) i += int(stage.axes.size());
@@ -281,11 +281,12 @@ Status Schedule::pad(std::string_view name, const std::vector<int64_t>& multiple
             .hint("cache_write computes it into an intermediate");
     if (multiples.size() != old.axes.size() + old.reduce.size() ||
         std::any_of(multiples.begin(), multiples.end(), [](int64_t m) { return m < 1; }))
-        return Error(Code::E0602, "{} has {} axes and {} reduction axes: one multiple of 1 or more for each", name,
-                     old.axes.size(), old.reduce.size());
-    if (plans_[s].layout) return Error(Code::E0602, "{} has a layout already", name).hint("pad comes before");
+        return Error(Code::E0602, "{} has {} axes and {} reduction axes: expected a multiple of at least 1 for each",
+                     name, old.axes.size(), old.reduce.size());
+    if (plans_[s].layout)
+        return Error(Code::E0602, "{} already has a layout", name).hint("apply pad before transform_layout");
     if (old.fold || !plans_[s].running.empty())
-        return Error(Code::E0602, "{} has running values", name).hint("pad comes before online");
+        return Error(Code::E0602, "{} is part of an online reduction", name).hint("apply pad before online");
     Schedule before = *this;
     auto padded = [&]() -> Status {
         Stage& stage = compute_.stages[s];
@@ -350,15 +351,15 @@ Status Schedule::widen(const Expr& value, const Expr& load, const Extents& runni
         if (chooses_inside(value, load, d, shape[d])) continue;
         const std::string& of = compute_.buffers[static_cast<size_t>(buffer)].name;
         if (!reach || !always(le(0, reach->begin), {}))
-            return Error(Code::E0602, "which elements of {} the padded {} reads is not known: index {}", of, reader,
+            return Error(Code::E0602, "cannot determine which elements of {} the padded {} reads: index {}", of, reader,
                          to_string(load.arg(d)));
         if (!w)
-            return Error(Code::E0602, "the padded {} would read {} outside: index {} of {}", reader, of,
+            return Error(Code::E0602, "the padded {} would read {} out of bounds: index {} of {}", reader, of,
                          to_string(load.arg(d)), to_string(shape[d]))
-                .hint("reindex or cache_read puts a stage between them, which is padded with zeros");
+                .hint("insert a stage between them, which is padded with zeros, with reindex or cache_read");
         Stage& stage = compute_.stages[*w];
         if (plans_[*w].layout)
-            return Error(Code::E0602, "{} has a layout already", stage.name).hint("pad comes before transform_layout");
+            return Error(Code::E0602, "{} already has a layout", stage.name).hint("apply pad before transform_layout");
         ReduceAxis& axis = stage.axes[d];
         Expr extent = reach->last() + 1;
         if (!always(le(axis.extent, extent), {})) extent = max(axis.extent, extent);
@@ -379,24 +380,27 @@ Status Schedule::widen(const Expr& value, const Expr& load, const Extents& runni
 Result<std::string> Schedule::rfactor(const Loop& reduction) {
     Place place = TRY(find_loop(reduction));
     if (!at(place).reduces)
-        return Error(Code::E0602, "{} does not reduce", reduction.name)
-            .hint("rfactor takes a reduction loop, such as one of a split");
+        return Error(Code::E0602, "{} is not a reduction loop", reduction.name)
+            .hint("rfactor takes a reduction loop, for example one that split created");
     size_t s = place.stage;
     Stage& stage = compute_.stages[s];
     StagePlan& plan = plans_[s];
-    if (stage.fold) return Error(Code::E0602, "{} has running values", stage.name).hint("rfactor comes before online");
+    if (stage.fold)
+        return Error(Code::E0602, "{} is part of an online reduction", stage.name).hint("apply rfactor before online");
     for (const LoopPlan& loop : plan.loops) {
         if (!loop.reduces || loop.name == reduction.name) continue;
         for (const StagePlan& other : plans_)
             if (other.at == loop.name)
-                return Error(Code::E0602, "a stage is computed at {}", loop.name).hint("rfactor before compute_at");
+                return Error(Code::E0602, "a stage is computed at {}", loop.name)
+                    .hint("apply rfactor before compute_at");
     }
     std::vector<Expr> extents, reduce_extents;
     for (const ReduceAxis& axis : stage.axes) extents.push_back(axis.extent);
     for (const ReduceAxis& axis : stage.reduce) {
         for (const ReduceAxis& outer : stage.axes)
             if (mentions(axis.extent, outer.var.node().name))
-                return Error(Code::E0602, "how far {} reduces depends on {}", stage.name, outer.var.node().name);
+                return Error(Code::E0602, "the extent of the reduction in {} depends on {}", stage.name,
+                             outer.var.node().name);
         reduce_extents.push_back(axis.extent);
     }
     DerivedLoops derived = derive_loops(stage, plan, extents, reduce_extents);

@@ -92,7 +92,7 @@ Result<std::string> Schedule::cache_write(std::string_view given, Scope scope) {
     size_t s = TRY(find_stage(name));
     Stage out = compute_.stages[s];
     if (out.fold || !plans_[s].running.empty())
-        return Error(Code::E0602, "{} has running values", name).hint("cache_write comes before online");
+        return Error(Code::E0602, "{} is part of an online reduction", name).hint("apply cache_write before online");
     out.name = fresh_stage_name(name + "_out");
     DType dtype = compute_.buffers[static_cast<size_t>(out.buffer)].dtype;
     out.reduce.clear();
@@ -118,7 +118,7 @@ Result<std::string> Schedule::reindex(std::string_view given, int operand) {
     size_t s = TRY(find_stage(name));
     const Stage& stage = compute_.stages[s];
     if (!is_product(stage.value))
-        return Error(Code::E0602, "{} does not sum products of two operands: {}", name, to_string(stage.value));
+        return Error(Code::E0602, "{} is not a sum of products of two operands: {}", name, to_string(stage.value));
     if (operand != 0 && operand != 1) return Error(Code::E0602, "a product has operands 0 and 1, not {}", operand);
     Expr value = stage.value.arg(static_cast<size_t>(operand));
     std::vector<std::string> names = free_symbols(value);
@@ -143,10 +143,10 @@ Status Schedule::transform_layout(std::string_view name, const IndexMap& map) {
     size_t s = TRY(find_stage(name));
     const Stage& stage = compute_.stages[s];
     if (is_parameter(stage.buffer))
-        return Error(Code::E0602, "{} writes an output, whose layout is given", name)
+        return Error(Code::E0602, "{} writes an output, whose layout is fixed", name)
             .hint("cache_write computes it into an intermediate");
     if (map.vars.size() != stage.axes.size() || map.indices.size() != map.shape.size())
-        return Error(Code::E0602, "{} has {} dimensions; the map takes {} and gives {} with {} sizes", name,
+        return Error(Code::E0602, "{} has {} dimensions; the map takes {} indices and gives {}, with {} sizes", name,
                      stage.axes.size(), map.vars.size(), map.indices.size(), map.shape.size());
     if (collides(map, extents_of(stage.axes)))
         return Error(Code::E0602, "the map stores two elements of {} at the same index: {}", name, map_text(map));
@@ -158,12 +158,12 @@ Status Schedule::transform_layout(std::string_view name, const IndexMap& map) {
 Status Schedule::storage_align(std::string_view name, int dim, int64_t factor, int64_t offset) {
     size_t s = TRY(find_stage(name));
     if (is_parameter(compute_.stages[s].buffer))
-        return Error(Code::E0602, "{} writes an output, whose layout is given", name);
+        return Error(Code::E0602, "{} writes an output, whose layout is fixed", name);
     size_t dims = plans_[s].layout ? plans_[s].layout->indices.size() : compute_.stages[s].axes.size();
     if (dim < 0 || static_cast<size_t>(dim) + 1 >= dims)
-        return Error(Code::E0602, "{} has no dimension {} with another inside it", name, dim);
+        return Error(Code::E0602, "{} has no dimension {} other than the innermost", name, dim);
     if (factor < 1 || offset < 0 || offset >= factor)
-        return Error(Code::E0602, "an offset of 0 to {} over a multiple, not {}", factor - 1, offset);
+        return Error(Code::E0602, "expected an offset from 0 to {}, got {}", factor - 1, offset);
     plans_[s].aligned.push_back({dim, factor, offset});
     record("storage_align", {std::string(name), std::to_string(dim), std::to_string(factor), std::to_string(offset)});
     return {};

@@ -9,7 +9,7 @@ Status Schedule::tensorize(const Loop& loop, std::string intrinsic) {
     if (!find_intrinsic(intrinsic)) {
         std::string all;
         for (const Intrinsic& i : all_intrinsics()) all += (all.empty() ? "" : ", ") + i.name;
-        return Error(Code::E0602, "there is no intrinsic {}", intrinsic).hint("those that are declared: {}", all);
+        return Error(Code::E0602, "there is no intrinsic {}", intrinsic).hint("the declared intrinsics are: {}", all);
     }
     at(place).intrinsic = intrinsic;
     record("tensorize", {loop.name, std::move(intrinsic)});
@@ -39,7 +39,7 @@ Status Schedule::prefetch_next(std::string_view name, int buffer, const Loop& lo
 
 Status Schedule::prefetch(std::string_view name, int buffer, const Loop& loop, int64_t ahead) {
     size_t s = TRY(find_prefetched(name, buffer, loop));
-    if (ahead < 1) return Error(Code::E0602, "the prefetch distance is at least 1 iteration, not {}", ahead);
+    if (ahead < 1) return Error(Code::E0602, "expected a prefetch distance of at least 1 iteration, got {}", ahead);
     plans_[s].prefetches.push_back({buffer, loop.name, ahead});
     record("prefetch", {std::string(name), std::to_string(buffer), loop.name, std::to_string(ahead)});
     return {};
@@ -47,19 +47,20 @@ Status Schedule::prefetch(std::string_view name, int buffer, const Loop& loop, i
 
 Status Schedule::pipeline(const Loop& loop, int stages) {
     Place place = TRY(find_loop(loop));
-    if (stages < 2) return Error(Code::E0602, "a pipeline needs at least 2 iterations in flight, not {}", stages);
+    if (stages < 2) return Error(Code::E0602, "expected a pipeline of at least 2 iterations in flight, got {}", stages);
     if (at(place).kind != LoopKind::Serial)
-        return Error(Code::E0602, "{} is {}: its iterations have no order to overlap", loop.name,
+        return Error(Code::E0602, "{} is {}: only a serial loop can be pipelined", loop.name,
                      loop_kind_name(at(place).kind));
     bool any = false;
     for (const StagePlan& plan : plans_) {
         any |= plan.at == loop.name && !plan.after;
         if (plan.running == loop.name)
-            return Error(Code::E0602, "running values go along with {}: no step can run ahead of another", loop.name);
+            return Error(Code::E0602, "an online reduction iterates over {}, so its iterations cannot overlap",
+                         loop.name);
     }
     if (!any)
-        return Error(Code::E0602, "no stage is computed in {}, so that nothing can run ahead", loop.name)
-            .hint("compute_at puts one there");
+        return Error(Code::E0602, "no stage is computed in {}, so there is nothing to pipeline", loop.name)
+            .hint("compute a producer there with compute_at");
     at(place).pipeline = stages;
     record("pipeline", {loop.name, std::to_string(stages)});
     return {};
@@ -68,7 +69,8 @@ Status Schedule::pipeline(const Loop& loop, int stages) {
 Status Schedule::double_buffer(std::string_view name) {
     size_t s = TRY(find_stage(name));
     if (plans_[s].at.empty() || plans_[s].after)
-        return Error(Code::E0602, "{} is not computed in a loop of its reader", name).hint("compute_at puts it there");
+        return Error(Code::E0602, "{} is not computed in a loop of its reader", name)
+            .hint("place it there with compute_at");
     plans_[s].double_buffer = true;
     record("double_buffer", {std::string(name)});
     return {};

@@ -8,13 +8,14 @@ namespace tessera {
 
 Result<std::pair<Loop, Loop>> Schedule::split_loop(const Loop& loop, int64_t amount, LoopRelation::Kind kind) {
     Place place = TRY(find_loop(loop));
-    if (amount < 1) return Error(Code::E0602, "a loop is split by 1 or more, not by {}", amount);
+    if (amount < 1) return Error(Code::E0602, "expected a split factor of at least 1, got {}", amount);
     StagePlan& plan = plans_[place.stage];
     LoopPlan& old = plan.loops[place.loop];
     if (old.kind != LoopKind::Serial)
-        return Error(Code::E0602, "{} is {} already", loop.name, loop_kind_name(old.kind)).hint("split it before");
+        return Error(Code::E0602, "{} is already {}", loop.name, loop_kind_name(old.kind)).hint("split it first");
     if (stands_at(loop.name))
-        return Error(Code::E0602, "a stage or an init stands at {}", loop.name).hint("split before compute_at");
+        return Error(Code::E0602, "a stage or an initialization is placed at {}", loop.name)
+            .hint("apply split before compute_at");
     LoopPlan outer{.name = loop.name + ".o", .reduces = old.reduces},
         inner{.name = loop.name + ".i", .reduces = old.reduces};
     plan.relations.push_back({kind, loop.name, outer.name, inner.name, amount});
@@ -39,14 +40,14 @@ Result<std::pair<Loop, Loop>> Schedule::split_parts(const Loop& loop, int64_t pa
 Result<std::pair<Loop, Loop>> Schedule::split_whole(const Loop& loop, int64_t factor) {
     Place place = TRY(find_loop(loop));
     if (!compute_.stages[place.stage].reduce.empty())
-        return Error(Code::E0602, "{} would combine some elements twice", compute_.stages[place.stage].name)
-            .hint("cache_write gives a stage that only moves them");
+        return Error(Code::E0602, "{} would accumulate some elements twice", compute_.stages[place.stage].name)
+            .hint("apply cache_write, and split the stage that copies the result");
     if (!plans_[place.stage].at.empty())
         return Error(Code::E0602, "{} is computed inside {}", compute_.stages[place.stage].name,
                      plans_[place.stage].at);
     if (!always(le(factor, extent(loop)), {}))
-        return Error(Code::E0602, "{} runs {} times, which may be less than {}", loop.name, to_string(extent(loop)),
-                     factor);
+        return Error(Code::E0602, "{} has {} iterations, which may be fewer than {}", loop.name,
+                     to_string(extent(loop)), factor);
     std::pair<Loop, Loop> made = TRY(split_loop(loop, factor, LoopRelation::Kind::SplitWhole));
     record("split_whole", {loop.name, std::to_string(factor)}, {made.first.name, made.second.name});
     return made;
@@ -57,15 +58,17 @@ Result<Loop> Schedule::fuse(const Loop& outer, const Loop& inner) {
     Place i = TRY(find_loop(inner));
     if (o.stage != i.stage || i.loop != o.loop + 1)
         return Error(Code::E0602, "{} is not directly inside {}", inner.name, outer.name)
-            .hint("reorder brings loops of one stage together");
+            .hint("make them adjacent with reorder");
     StagePlan& plan = plans_[o.stage];
     LoopPlan &a = plan.loops[o.loop], &b = plan.loops[i.loop];
     if (a.reduces != b.reduces)
-        return Error(Code::E0602, "{} reduces and {} does not", (a.reduces ? a : b).name, (a.reduces ? b : a).name);
+        return Error(Code::E0602, "{} is a reduction loop, but {} is not", (a.reduces ? a : b).name,
+                     (a.reduces ? b : a).name);
     if (a.kind != LoopKind::Serial || b.kind != LoopKind::Serial)
-        return Error(Code::E0602, "{} and {} are not both serial", a.name, b.name).hint("fuse before");
+        return Error(Code::E0602, "{} and {} are not both serial", a.name, b.name).hint("fuse them first");
     if (stands_at(a.name) || stands_at(b.name))
-        return Error(Code::E0602, "a stage or an init stands at {} or {}", a.name, b.name).hint("fuse before");
+        return Error(Code::E0602, "a stage or an initialization is placed at {} or {}", a.name, b.name)
+            .hint("apply fuse before compute_at");
     std::string name = a.name + "_" + b.name.substr(compute_.stages[o.stage].name.size() + 1);
     plan.relations.push_back({LoopRelation::Kind::Fuse, name, a.name, b.name});
     a = {.name = name, .reduces = a.reduces};
@@ -103,7 +106,7 @@ Result<std::vector<Loop>> Schedule::tile(const Loop& a, const Loop& b, int64_t f
     Place q = TRY(find_loop(b));
     if (p.stage != q.stage || q.loop != p.loop + 1)
         return Error(Code::E0602, "{} is not directly inside {}", b.name, a.name)
-            .hint("reorder brings loops of one stage together");
+            .hint("make them adjacent with reorder");
     Schedule before = *this;
     auto tiled = [&]() -> Result<std::vector<Loop>> {
         auto [ao, ai] = TRY(split_loop(a, fa, LoopRelation::Kind::Split));
@@ -128,7 +131,7 @@ namespace {
 
 Status must_be_serial(const LoopPlan& loop) {
     if (loop.kind == LoopKind::Serial) return {};
-    return Error(Code::E0602, "{} is {} already", loop.name, loop_kind_name(loop.kind));
+    return Error(Code::E0602, "{} is already {}", loop.name, loop_kind_name(loop.kind));
 }
 
 }  // namespace
@@ -137,7 +140,7 @@ Status Schedule::unroll(const Loop& loop) {
     Place place = TRY(find_loop(loop));
     TRY(must_be_serial(at(place)));
     if (plans_[place.stage].at.empty() && !extent(loop).as_int())
-        return Error(Code::E0602, "{} runs {} times, which is not constant", loop.name, to_string(extent(loop)))
+        return Error(Code::E0602, "the extent of {}, {}, is not constant", loop.name, to_string(extent(loop)))
             .hint("split it by a constant, and unroll the inner loop");
     at(place).kind = LoopKind::Unrolled;
     record("unroll", {loop.name});
@@ -148,9 +151,9 @@ Status Schedule::vectorize(const Loop& loop) {
     Place place = TRY(find_loop(loop));
     TRY(must_be_serial(at(place)));
     if (at(place).reduces && compute_.stages[place.stage].fold)
-        return Error(Code::E0602, "each step of {} needs the one before it", loop.name);
+        return Error(Code::E0602, "each iteration of {} needs the result of the previous one", loop.name);
     if (plans_[place.stage].at.empty() && !extent(loop).as_int())
-        return Error(Code::E0602, "{} runs {} times, which is not constant", loop.name, to_string(extent(loop)))
+        return Error(Code::E0602, "the extent of {}, {}, is not constant", loop.name, to_string(extent(loop)))
             .hint("split it by a constant, and vectorize the inner loop");
     for (const StagePlan& other : plans_)
         if (other.at == loop.name)
@@ -165,14 +168,14 @@ Status Schedule::parallel(const Loop& loop) {
     Place place = TRY(find_loop(loop));
     TRY(must_be_serial(at(place)));
     if (at(place).reduces)
-        return Error(Code::E0602, "{} reduces: its iterations combine into the same elements", loop.name)
+        return Error(Code::E0602, "{} is a reduction loop: its iterations accumulate into the same elements", loop.name)
             .hint("rfactor it, and make the partial results' loop parallel");
     if (!plans_[place.stage].at.empty())
         return Error(Code::E0602, "{} is computed inside {}", compute_.stages[place.stage].name, plans_[place.stage].at)
             .hint("make the outermost loop of that nest parallel");
     if (place.loop != 0)
-        return Error(Code::E0602, "{} stands inside {}", loop.name, plans_[place.stage].loops[0].name)
-            .hint("only the outermost loop of a nest is parallel: reorder or fuse");
+        return Error(Code::E0602, "{} is inside {}", loop.name, plans_[place.stage].loops[0].name)
+            .hint("only the outermost loop of a nest can be parallel: apply reorder or fuse first");
     at(place).kind = LoopKind::Parallel;
     record("parallel", {loop.name});
     return {};
@@ -182,7 +185,7 @@ Status Schedule::bind(const Loop& loop, std::string axis) {
     Place place = TRY(find_loop(loop));
     TRY(must_be_serial(at(place)));
     if (at(place).reduces)
-        return Error(Code::E0602, "{} reduces: its iterations combine into the same elements", loop.name)
+        return Error(Code::E0602, "{} is a reduction loop: its iterations accumulate into the same elements", loop.name)
             .hint("rfactor it, and bind the partial results' loop");
     at(place).kind = LoopKind::Bound;
     at(place).axis = axis;
@@ -208,7 +211,8 @@ Status Schedule::fission(const Loop& loop) {
     Place place = TRY(find_loop(loop));
     TRY(must_be_serial(at(place)));
     if (at(place).reduces)
-        return Error(Code::E0602, "{} reduces: what is computed in one iteration is read in the same", loop.name);
+        return Error(Code::E0602, "{} is a reduction loop: each statement needs results of the same iteration",
+                     loop.name);
     at(place).fission = true;
     record("fission", {loop.name});
     return {};
@@ -219,14 +223,15 @@ Status Schedule::skew(const Loop& outer, const Loop& inner, int64_t factor) {
     Place i = TRY(find_loop(inner));
     if (o.stage != i.stage || i.loop <= o.loop)
         return Error(Code::E0602, "{} is not inside {}", inner.name, outer.name);
-    if (factor < 1) return Error(Code::E0602, "a loop is skewed by 1 or more, not by {}", factor);
+    if (factor < 1) return Error(Code::E0602, "expected a skew factor of at least 1, got {}", factor);
     TRY(must_be_serial(at(o)));
     TRY(must_be_serial(at(i)));
     if (at(o).reduces != at(i).reduces)
-        return Error(Code::E0602, "one of {} and {} reduces, and the other does not", outer.name, inner.name);
+        return Error(Code::E0602, "only one of {} and {} is a reduction loop", outer.name, inner.name);
     StagePlan& plan = plans_[o.stage];
     if (stands_at(inner.name))
-        return Error(Code::E0602, "a stage or an init stands at {}", inner.name).hint("skew before");
+        return Error(Code::E0602, "a stage or an initialization is placed at {}", inner.name)
+            .hint("apply skew before compute_at");
     std::string name = inner.name + ".skewed";
     plan.relations.push_back({LoopRelation::Kind::Skew, name, outer.name, inner.name, factor});
     plan.loops[i.loop] = {.name = name, .reduces = plan.loops[i.loop].reduces};

@@ -63,24 +63,25 @@ class OnlineGroup {
         for (size_t s : stages_) {
             const Stage& each = stage(s);
             if (each.reduce.size() != 1 || each.fold)
-                return Error(Code::E0602, "{} does not reduce along one axis", each.name);
+                return Error(Code::E0602, "{} is not a reduction along one axis", each.name);
             if (!each.reduce[0].extent.same(top.reduce[0].extent))
-                return Error(Code::E0602, "{} and {} reduce along {} and {} elements", top.name, each.name,
-                             to_string(top.reduce[0].extent), to_string(each.reduce[0].extent));
+                return Error(Code::E0602, "{} and {} reduce different numbers of elements, {} and {}", top.name,
+                             each.name, to_string(top.reduce[0].extent), to_string(each.reduce[0].extent));
             if (size_t(each.buffer) < compute_.params)
                 return Error(Code::E0602, "{} writes an output", each.name)
                     .hint("cache_write computes it into an intermediate");
             if (each.combine != (s == stages_[0] ? ReduceOp::Max : ReduceOp::Sum) || !is_float(each.value.dtype()))
-                return Error(Code::E0602, "running values are a maximum and then sums, of floats; not {}", each.name);
+                return Error(Code::E0602, "online takes a maximum of floats, then sums of floats, but {} is neither",
+                             each.name);
         }
         for (size_t s : stages_) find_terms(stage(s).value);
         for (size_t t : terms)
             for (size_t r = 0; r < compute_.stages.size(); ++r) {
                 const bool in = terms.contains(r) || std::find(stages_.begin(), stages_.end(), r) != stages_.end();
                 if (!in && reads_buffer(stage(r), stage(t).buffer))
-                    return Error(Code::E0602, "{} reads {} too, which follows from a maximum that is not final",
+                    return Error(Code::E0602, "{} also reads {}, which depends on a maximum that is not final",
                                  stage(r).name, stage(t).name)
-                        .hint("compute_inline gives each reader its own");
+                        .hint("give each reader its own copy with compute_inline");
             }
         for (size_t s : stages_) TRY(check_term(s));
         return {};
@@ -130,12 +131,12 @@ class OnlineGroup {
         rows.emplace_back();
         if (s == stages_[0]) {
             for (size_t a = 0; a < top.axes.size(); ++a) rows.back().push_back(int(a));
-            if (follows(top.value)) return Error(Code::E0602, "{} follows from its own sums", top.name);
+            if (follows(top.value)) return Error(Code::E0602, "{} depends on its own sums", top.name);
             return {};
         }
         const Expr term = spelled(each.value);
         std::vector<Expr> loads = loads_in(term, top.buffer);
-        if (loads.empty()) return Error(Code::E0602, "{} does not follow from {}", each.name, top.name);
+        if (loads.empty()) return Error(Code::E0602, "{} does not depend on {}", each.name, top.name);
         Bindings at{{top.reduce[0].var.node().name, each.reduce[0].var}};
         for (size_t a = 0; a < top.axes.size(); ++a) {
             const Expr& index = loads[0].arg(a);
@@ -143,16 +144,16 @@ class OnlineGroup {
             while (axis < each.axes.size() && !each.axes[axis].var.same(index)) ++axis;
             const auto& used = rows.back();
             if (axis == each.axes.size() || std::find(used.begin(), used.end(), int(axis)) != used.end())
-                return Error(Code::E0602, "{} does not read {} at its own axes", each.name, top.name);
+                return Error(Code::E0602, "{} does not read {} at the indices of its own axes", each.name, top.name);
             rows.back().push_back(int(axis));
             at.insert_or_assign(top.axes[a].var.node().name, index);
         }
         bool other = false;
         for (const Expr& l : loads_in(term)) other |= !l.same(loads[0]) && follows(l);
         if (other || !TermShape(loads[0], substitute(top.value, at)).fits(term))
-            return Error(Code::E0602, "a term of {} is not exp(x - {}) times what does not depend on it: {}", each.name,
-                         top.name, to_string(term))
-                .hint("sums of such terms can be corrected when {} grows", top.name);
+            return Error(Code::E0602, "a term of {} is not exp(x - {}) times a factor that does not depend on it: {}",
+                         each.name, top.name, to_string(term))
+                .hint("only sums of such terms can be rescaled when {} grows", top.name);
         return {};
     }
 
@@ -200,22 +201,24 @@ Stage block_of(const Stage& stage, const ReduceAxis& step, int64_t size) {
 }  // namespace
 
 Result<std::vector<std::string>> Schedule::online(const std::vector<std::string>& names, int64_t block) {
-    if (names.size() < 2) return Error(Code::E0602, "a maximum and at least one sum run together");
-    if (block < 1) return Error(Code::E0602, "a block has 1 or more elements, not {}", block);
+    if (names.size() < 2) return Error(Code::E0602, "online takes a maximum and at least one sum");
+    if (block < 1) return Error(Code::E0602, "expected a block of at least 1 element, got {}", block);
     std::vector<size_t> stages;
     for (const std::string& name : names) {
         stages.push_back(TRY(find_stage(name)));
         TRY(untouched(stages.back(), "online"));
         if (!plans_[stages.back()].at.empty() || plans_[stages.back()].layout)
-            return Error(Code::E0602, "{} is placed or laid out already", name).hint("online comes before");
+            return Error(Code::E0602, "{} already has a place or a layout", name)
+                .hint("apply online before compute_at and transform_layout");
         if (stages.size() > 1 && stages[stages.size() - 2] >= stages.back())
-            return Error(Code::E0602, "{} does not come before {}", names[stages.size() - 2], name);
+            return Error(Code::E0602, "{} must come before {}, but does not", names[stages.size() - 2], name);
     }
     OnlineGroup group(compute_, stages);
     TRY(group.check());
     for (size_t t : group.terms)
         if (!plans_[t].at.empty())
-            return Error(Code::E0602, "{} is placed already", compute_.stages[t].name).hint("online comes before");
+            return Error(Code::E0602, "{} already has a place", compute_.stages[t].name)
+                .hint("apply online before compute_at");
 
     const Stage top = compute_.stages[stages[0]];
     const DType dtype = top.value.dtype();

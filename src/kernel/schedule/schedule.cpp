@@ -128,13 +128,14 @@ void Schedule::redirect(size_t stage, int from, int to) {
 Status Schedule::untouched(size_t stage, std::string_view primitive) const {
     const Stage& s = compute_.stages[stage];
     if (!plans_[stage].relations.empty())
-        return Error(Code::E0602, "{}: the loops of {} are split or fused already", primitive, s.name)
+        return Error(Code::E0602, "{}: the loops of {} are already split or fused", primitive, s.name)
             .hint("it changes the axes of a stage: apply it before split, fuse and tile");
     if (hosts(stage))
         return Error(Code::E0602, "{}: other stages are computed in the loops of {}", primitive, s.name)
             .hint("it changes the axes of a stage: apply it before compute_at");
     if (s.fold || !plans_[stage].running.empty())
-        return Error(Code::E0602, "{}: {} has running values", primitive, s.name).hint("apply it before online");
+        return Error(Code::E0602, "{}: {} is part of an online reduction", primitive, s.name)
+            .hint("apply it before online");
     return {};
 }
 

@@ -36,13 +36,13 @@ Status Schedule::compute_inline(std::string_view given) {
     if (is_parameter(stage.buffer))
         return Error(Code::E0602, "{} writes the output {}", name,
                      compute_.buffers[static_cast<size_t>(stage.buffer)].name)
-            .hint("only intermediates are inlined");
+            .hint("only intermediate buffers can be inlined");
     if (!stage.reduce.empty())
-        return Error(Code::E0602, "{} reduces: its value is not one expression", name)
-            .hint("compute_at computes it where it is read");
-    if (!stores_its_axes(stage)) return Error(Code::E0602, "{} does not store to its axes", name);
+        return Error(Code::E0602, "{} is a reduction: its value is not one expression", name)
+            .hint("compute it where it is read, with compute_at");
+    if (!stores_its_axes(stage)) return Error(Code::E0602, "{} does not store to the indices of its axes", name);
     if (!plans_[s].ahead.empty())
-        return Error(Code::E0602, "{} reads {} as it was before its step", name, plans_[s].ahead);
+        return Error(Code::E0602, "{} reads the value of {} before its update", name, plans_[s].ahead);
     if (hosts(s)) return Error(Code::E0602, "other stages are computed in the loops of {}", name);
     for (size_t r : readers(stage.buffer)) {
         Stage& reader = compute_.stages[r];
@@ -61,7 +61,8 @@ Status Schedule::reverse_compute_inline(std::string_view given) {
     const std::string name(given);  // it may be a name in the stages, which move
     size_t s = TRY(find_stage(name));
     const Stage stage = compute_.stages[s];
-    if (!stage.reduce.empty()) return Error(Code::E0602, "{} reduces: it cannot be inlined into its producer", name);
+    if (!stage.reduce.empty())
+        return Error(Code::E0602, "{} is a reduction: it cannot be inlined into its producer", name);
     std::optional<size_t> producer;
     std::vector<Expr> loads;
     for (const Expr& l : loads_in(stage.value)) {
@@ -71,29 +72,29 @@ Status Schedule::reverse_compute_inline(std::string_view given) {
         if (producer && *producer != *p)
             return Error(Code::E0602, "{} reads both {} and {}", name, compute_.stages[*producer].name,
                          compute_.stages[*p].name)
-                .hint("it must have a single producer; inline the other first");
+                .hint("only a stage with a single producer can be inlined into it; inline the other one first");
         producer = p;
         loads.push_back(l);
     }
     if (!producer) return Error(Code::E0602, "{} reads no other stage", name);
     Stage& into = compute_.stages[*producer];
     if (!into.reduce.empty())
-        return Error(Code::E0602, "{} reduces: its elements are not complete until all of it is", into.name)
-            .hint("reverse_compute_at computes {} after the reduction", name);
-    if (readers(into.buffer).size() != 1) return Error(Code::E0602, "{} is read by others too", into.name);
+        return Error(Code::E0602, "{} is a reduction, whose elements are complete only at its end", into.name)
+            .hint("compute {} after the reduction, with reverse_compute_at", name);
+    if (readers(into.buffer).size() != 1) return Error(Code::E0602, "{} has other readers", into.name);
     // Each of the stage's axes is one of the producer's.
     Bindings bindings;
     std::vector<bool> used(stage.axes.size());
     for (size_t d = 0; d < loads[0].args().size(); ++d) {
         std::optional<size_t> a = axis_of(stage, loads[0].arg(d));
         if (!a || used[*a] || !stage.axes[*a].extent.same(into.axes[d].extent))
-            return Error(Code::E0602, "{} does not read {} at its own axes", name, into.name)
-                .hint("compute_inline of {} goes the other way", into.name);
+            return Error(Code::E0602, "{} does not read {} at the indices of its own axes", name, into.name)
+                .hint("inline {} into its readers instead, with compute_inline", into.name);
         used[*a] = true;
         bindings.insert_or_assign(stage.axes[*a].var.node().name, into.axes[d].var);
     }
     if (loads.size() != 1 || std::find(used.begin(), used.end(), false) != used.end())
-        return Error(Code::E0602, "{} reads elements of {} other than the one it makes", name, into.name);
+        return Error(Code::E0602, "{} reads elements of {} other than the one that it computes", name, into.name);
     if (hosts(s)) return Error(Code::E0602, "other stages are computed in the loops of {}", name);
     Expr made = into.value;
     int slot = into.buffer;
@@ -120,26 +121,27 @@ Status Schedule::compute_at(std::string_view name, const Loop& loop) {
     Place place = TRY(find_loop(loop));
     const Stage& stage = compute_.stages[s];
     if (place.stage == s || inside(place.stage, {s, 0}))
-        return Error(Code::E0602, "{} is in a loop of {} itself", loop.name, name);
+        return Error(Code::E0602, "{} is a loop of {} itself, or is inside one", loop.name, name);
     if (is_parameter(stage.buffer))
         return Error(Code::E0602, "{} writes the output {}", name,
                      compute_.buffers[static_cast<size_t>(stage.buffer)].name)
             .hint("cache_write computes it into an intermediate");
-    if (!stores_its_axes(stage)) return Error(Code::E0602, "{} does not store to its axes", name);
+    if (!stores_its_axes(stage)) return Error(Code::E0602, "{} does not store to the indices of its axes", name);
     std::vector<size_t> all = readers(stage.buffer);
-    if (all.empty()) return Error(Code::E0602, "nothing reads {}", name);
+    if (all.empty()) return Error(Code::E0602, "{} has no readers", name);
     if (!plans_[s].running.empty()) {
         Place step = TRY(find_loop({plans_[s].running}));
         if (place.stage != step.stage || place.loop < step.loop)
             return Error(Code::E0602, "{} is not {}, or a loop of {} inside it", loop.name, plans_[s].running,
                          compute_.stages[step.stage].name)
-                .hint("{} takes a step in each of its iterations", name);
+                .hint("{} is updated in each of its iterations", name);
         all.clear();
     }
     for (size_t r : all)
         if (!inside(r, place))
-            return Error(Code::E0602, "{} is read by {} too, outside of {}", name, compute_.stages[r].name, loop.name)
-                .hint("choose a loop that holds all its readers: {} of them", all.size());
+            return Error(Code::E0602, "{0} also has a reader outside of {2}: {1}", name, compute_.stages[r].name,
+                         loop.name)
+                .hint("choose a loop that encloses all {} readers", all.size());
     if (at(place).kind == LoopKind::Vector)
         return Error(Code::E0602, "{} is vectorized: nothing else can be computed inside it", loop.name);
     plans_[s].at = loop.name;
@@ -154,13 +156,13 @@ Status Schedule::reverse_compute_at(std::string_view name, const Loop& loop) {
     const Stage& stage = compute_.stages[s];
     const Stage& producer = compute_.stages[place.stage];
     if (place.stage == s || inside(place.stage, {s, 0}))
-        return Error(Code::E0602, "{} is in a loop of {} itself", loop.name, name);
+        return Error(Code::E0602, "{} is a loop of {} itself, or is inside one", loop.name, name);
     std::vector<Expr> loads = loads_in(stage.value, producer.buffer);
     if (loads.empty()) return Error(Code::E0602, "{} does not read {}", name, producer.name);
     if (reduced_index(stage, loads[0])) return follow(s, place);
     if (!plans_[place.stage].at.empty() && !plans_[place.stage].after)
         return Error(Code::E0602, "{} is computed inside {} itself", producer.name, plans_[place.stage].at)
-            .hint("compute {} there, and {} at its loops", name, producer.name);
+            .hint("compute {} there first, and {} at its loops", name, producer.name);
     for (const Expr& l : loads) {
         std::vector<bool> used(stage.axes.size());
         for (const Expr& index : l.args()) {
@@ -168,8 +170,8 @@ Status Schedule::reverse_compute_at(std::string_view name, const Loop& loop) {
             size_t d = static_cast<size_t>(&index - l.args().data());
             bool whole = a && stage.axes[*a].extent.same(producer.axes[d].extent);
             if (!a || used[*a] || !whole || !l.same(loads[0]))
-                return Error(Code::E0602, "{} does not read {} at its own axes", name, producer.name)
-                    .hint("compute_at of {} goes the other way", producer.name);
+                return Error(Code::E0602, "{} does not read {} at the indices of its own axes", name, producer.name)
+                    .hint("place {} in the loops of its reader instead, with compute_at", producer.name);
             used[*a] = true;
         }
     }
@@ -204,13 +206,14 @@ Status Schedule::follow(size_t s, const Place& place) {
         if (d == over->dim) continue;
         std::optional<size_t> a = axis_of(stage, loads[0].arg(d));
         if (!a || used[*a] || !stage.axes[*a].extent.same(producer.axes[d].extent))
-            return Error(Code::E0602, "{} does not read {} at its own axes", stage.name, producer.name);
+            return Error(Code::E0602, "{} does not read {} at the indices of its own axes", stage.name, producer.name);
         used[*a] = true;
     }
     for (const Expr& l : loads)
-        if (!l.same(loads[0])) return Error(Code::E0602, "{} reads {} in two ways", stage.name, producer.name);
+        if (!l.same(loads[0]))
+            return Error(Code::E0602, "{} reads {} at two different indices", stage.name, producer.name);
     if (!producer.reduce.empty() || !plans_[place.stage].running.empty() || stage.fold)
-        return Error(Code::E0602, "{} is not a map whose elements {} combines one by one", producer.name, stage.name);
+        return Error(Code::E0602, "{} is not a map whose elements {} reduces one by one", producer.name, stage.name);
     if (is_parameter(stage.buffer))
         return Error(Code::E0602, "{} writes an output", stage.name)
             .hint("cache_write computes it into an intermediate");
@@ -247,12 +250,12 @@ Status Schedule::decompose_reduction(std::string_view name, const Loop& loop) {
     size_t s = TRY(find_stage(name));
     Place place = TRY(find_loop(loop));
     if (place.stage != s) return Error(Code::E0602, "{} is not a loop of {}", loop.name, name);
-    if (compute_.stages[s].reduce.empty()) return Error(Code::E0602, "{} does not reduce", name);
+    if (compute_.stages[s].reduce.empty()) return Error(Code::E0602, "{} is not a reduction", name);
     for (size_t i = 0; i < place.loop; ++i)
         if (plans_[s].loops[i].reduces)
             return Error(Code::E0602,
-                         "{} stands inside {}, which reduces: the init would run in each of its iterations", loop.name,
-                         plans_[s].loops[i].name)
+                         "{} is inside the reduction loop {}: the initialization would run in each of its iterations",
+                         loop.name, plans_[s].loops[i].name)
                 .hint("choose {} or a loop outside it", plans_[s].loops[i].name);
     plans_[s].init_at = loop.name;
     record("decompose_reduction", {std::string(name), loop.name});

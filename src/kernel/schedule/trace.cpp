@@ -20,14 +20,14 @@ Result<int64_t> to_number(const std::string& text) {
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size())
         return Error(Code::E0602, "\"{}\" is not a number", text);
-    if (value > INT32_MAX || value < INT32_MIN) return Error(Code::E0602, "{} is too large a number", text);
+    if (value > INT32_MAX || value < INT32_MIN) return Error(Code::E0602, "{} is out of range", text);
     return value;
 }
 
 Result<Scope> to_scope(const std::string& text) {
     for (Scope s : {Scope::Global, Scope::Shared, Scope::Local, Scope::Register})
         if (scope_name(s) == text) return s;
-    return Error(Code::E0602, "there is no scope {}", text).hint("global, shared, local or register");
+    return Error(Code::E0602, "there is no scope {}", text).hint("the scopes are: global, shared, local, register");
 }
 
 // By its number, as traces have it, or by its name.
@@ -314,8 +314,7 @@ Result<Schedule> Schedule::replay(Compute compute, std::span<const TraceStep> tr
         Result<std::vector<std::string>> made = schedule.apply(step.primitive, step.args);
         if (!made.ok()) return std::move(made).error().at(where);
         if (!step.results.empty() && *made != step.results)
-            return Error(Code::E0602, "{} created other names than those recorded in the trace", step.primitive)
-                .at(where);
+            return Error(Code::E0602, "{} created names that differ from those in the trace", step.primitive).at(where);
     }
     return schedule;
 }

@@ -397,10 +397,10 @@ Result<Verdict> refute(const Rule& rule, const RefuteOptions& options) { return 
 Status as_status(const Rule& rule, const Verdict& verdict) {
     if (verdict.kind == Verdict::Kind::Holds) return {};
     if (verdict.kind == Verdict::Kind::Untested)
-        return Error(Code::E0305, "{}: {} found that it applies to, so it is not known to hold", rule.name,
+        return Error(Code::E0305, "{}: the rule is untested: {} found that it matches", rule.name,
                      verdict.instances == 0 ? "no graph was" : fmt::format("only {} graphs were", verdict.instances))
             .at(rule.source)
-            .note("{} graphs drawn, seed {}", verdict.draws, verdict.seed)
+            .note("{} graphs sampled, seed {}", verdict.draws, verdict.seed)
             .hint("its condition may never hold, or its two sides have different types");
     return Error(Code::E0305, "{} changes what this graph computes: {}", rule.name, verdict.counterexample->difference)
         .at(rule.source)

@@ -45,7 +45,8 @@ Result<Launch> bind_blocks(const KernelLaunch& open, const SymbolValues& symbols
     if (!open.shape.fixed) {
         auto extent = evaluate_int(open.extent, symbols), scratch = evaluate_int(open.scratch_bytes, symbols);
         if (!extent || !scratch)
-            return Error(Code::E0108, "{} has no range for these sizes: {}", open.symbol, to_string(open.extent));
+            return Error(Code::E0108, "{} has no valid iteration range for these sizes: {}", open.symbol,
+                         to_string(open.extent));
         cut(launch, *extent, *scratch);
         return launch;
     }
@@ -53,7 +54,8 @@ Result<Launch> bind_blocks(const KernelLaunch& open, const SymbolValues& symbols
     for (size_t i = 0; i < 6; ++i) {
         const Expr& e = i < 3 ? open.shape.grid[i] : open.shape.block[i - 3];
         auto n = evaluate_int(e, symbols);
-        if (!n) return Error(Code::E0108, "{} has no range for these sizes: {}", open.symbol, to_string(e));
+        if (!n)
+            return Error(Code::E0108, "{} has no valid iteration range for these sizes: {}", open.symbol, to_string(e));
         sizes[i] = *n;
     }
     launch.grid = {sizes[0], sizes[1], sizes[2]};
@@ -86,7 +88,8 @@ Result<std::vector<Launch>> bind_launches(const CompiledKernel& kernel, const Sy
         }
         auto extent = evaluate_int(open.extent, symbols), scratch = evaluate_int(open.scratch_bytes, symbols);
         if (!extent || !scratch)
-            return Error(Code::E0108, "{} has no range for these sizes: {}", open.symbol, to_string(open.extent));
+            return Error(Code::E0108, "{} has no valid iteration range for these sizes: {}", open.symbol,
+                         to_string(open.extent));
         Launch launch;
         launch.handle = reinterpret_cast<void*>(open.function);
         launch.grid.x = *extent;

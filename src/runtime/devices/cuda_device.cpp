@@ -364,7 +364,7 @@ Result<std::shared_ptr<void>> CudaDevice::allocate(int64_t bytes) {
     if (const int result = driver_.cuMemAlloc(&made, size); result == cuda::kOutOfMemory) {
         size_t free = 0, total = 0;
         driver_.cuMemGetInfo(&free, &total);
-        return Error(Code::E0408, "GPU {} ({}) has no room for {}: {} of {} are free", number_, name_,
+        return Error(Code::E0408, "GPU {} ({}) cannot allocate {}: {} of {} are free", number_, name_,
                      shown_bytes(bytes), shown_bytes(static_cast<int64_t>(free)),
                      shown_bytes(static_cast<int64_t>(total)));
     } else {
@@ -455,7 +455,7 @@ Result<std::shared_ptr<CompiledModule>> CudaDevice::load(std::shared_ptr<Compile
                 TRY(driver_.check(
                     driver_.cuFuncSetAttribute(l.handle, kMostShared, static_cast<int>(l.shape.shared_bytes)),
                     "asking for shared memory"));
-            if (!l.handle) return Error(Code::E0702, "the GPU's code has no kernel {}", l.symbol);
+            if (!l.handle) return Error(Code::E0702, "the GPU code has no kernel {}", l.symbol);
         }
     made->take(std::move(kernels));
     return std::shared_ptr<CompiledModule>(std::move(made));
@@ -469,10 +469,10 @@ Result<int> driver_number(const Driver& driver, int number) {
         const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
         auto wrong = Error(Code::E0701, "there is no GPU {}: this machine has {}", number,
                            count == 0 ? "none" : fmt::format("{}", count));
-        if (visible) wrong = std::move(wrong).note("of those that CUDA_VISIBLE_DEVICES={} shows", visible);
+        if (visible) wrong = std::move(wrong).note("CUDA_VISIBLE_DEVICES={} may hide others", visible);
         if (count == 0) return std::move(wrong).hint("{}", kElsewhere);
         return std::move(wrong).hint(
-            "{}", count == 1 ? "the one is cuda:0" : fmt::format("they are cuda:0 to cuda:{}", count - 1));
+            "{}", count == 1 ? "the only one is cuda:0" : fmt::format("they are cuda:0 to cuda:{}", count - 1));
     }
     TRY(driver.check(driver.cuDeviceGet(&device, number), "opening it"));
     return device;
@@ -481,7 +481,7 @@ Result<int> driver_number(const Driver& driver, int number) {
 Result<std::unique_ptr<CudaDevice>> open_device(int number) {
     const GpuDescription gpu = TRY(describe_gpu(number));
     if (gpu.target.empty())
-        return Error(Code::E0701, "GPU {}, {}, has compute capability {}.{}, and 8.0 is needed", number, gpu.name,
+        return Error(Code::E0701, "GPU {} ({}) has compute capability {}.{}, but 8.0 is required", number, gpu.name,
                      gpu.major, gpu.minor)
             .hint("{}", kElsewhere);
     const Driver& driver = *TRY(Driver::load());

@@ -61,7 +61,7 @@ Status Driver::check(int result, const char* doing) const {
     cuGetErrorName(result, &name);
     cuGetErrorString(result, &text);
     const std::string why = fmt::format("{}: {} ({})", doing, text ? text : "an unknown error", name ? name : "?");
-    return Error(result == kOutOfMemory ? Code::E0408 : Code::E0702, "the GPU failed at {}", why);
+    return Error(result == kOutOfMemory ? Code::E0408 : Code::E0702, "the GPU failed while {}", why);
 }
 
 }  // namespace tessera::cuda

@@ -15,7 +15,7 @@ std::string shown_bytes(int64_t bytes) {
 std::string shown_place(int gpu) { return gpu == kNoGpu ? "the CPU" : fmt::format("GPU {}", gpu); }
 
 Result<std::shared_ptr<void>> Device::load_code(std::shared_ptr<const DeviceCode>) {
-    return Error(Code::E0701, "{} runs kernels only", name());
+    return Error(Code::E0701, "{} runs no code but kernels", name());
 }
 
 Result<std::unique_ptr<Stream>> Device::borrow_stream(void*) {

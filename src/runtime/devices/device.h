@@ -167,7 +167,7 @@ std::string shown_place(int gpu);        // "GPU 1", or "the CPU"
 template <typename... Args>
 Error needed_for(Error error, fmt::format_string<Args...> what, Args&&... args) {
     if (error.code() != Code::E0408 || !error.note().empty()) return error;
-    return std::move(error).note("it is for {}", fmt::format(what, std::forward<Args>(args)...));
+    return std::move(error).note("the memory is for {}", fmt::format(what, std::forward<Args>(args)...));
 }
 
 // Device memory that grows on demand; growing discards the contents.

@@ -327,7 +327,7 @@ Status Bench::operator()() {
 
 void add_bench(CLI::App& app, Chosen& chosen) {
     auto bench = std::make_shared<Bench>();
-    CLI::App* c = app.add_subcommand("bench", "Measure a compiled model, beside other runtimes");
+    CLI::App* c = app.add_subcommand("bench", "Measure a compiled model, alone or against other runtimes");
     c->add_option("model", bench->path,
                   "ONNX file, Tessera's text form, or - for standard input; without it, the built-in ResNet-50")
         ->option_text("FILE");

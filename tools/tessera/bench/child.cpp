@@ -29,7 +29,7 @@ Result<Child> Child::start(const std::vector<std::string>& command, const std::f
     int in[2], out[2], failed[2];
     // A socket, so that writing to a program that has ended is an error and no signal.
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) || pipe2(out, O_CLOEXEC) || pipe2(failed, O_CLOEXEC))
-        return Error(Code::E0501, "no pipe to another program: {}", std::strerror(errno));
+        return Error(Code::E0501, "cannot create a pipe: {}", std::strerror(errno));
     int errors = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     std::vector<char*> arguments;
     for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));

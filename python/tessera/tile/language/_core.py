@@ -243,7 +243,7 @@ class tensor:
         """Its type, as errors show it."""
         return f"{self.handle!r} of tl.const" if self.const else repr(self.handle)
     def __repr__(self) -> str: return f"tensor({self.handle!r})"
-    def __bool__(self) -> bool: raise TypeError("what a tile holds is not known when the kernel is compiled")
+    def __bool__(self) -> bool: raise TypeError("the elements of a tile are not known at compile time")
 
     def __add__(self, o: Any) -> "tensor": return _binary("+", self, o)
     def __radd__(self, o: Any) -> "tensor": return _binary("+", o, self)
@@ -303,7 +303,7 @@ class tensor:
                 axis += len(made.shape) - axis - builtins.sum(1 for after in keys[n + 1:] if value_of(after) is not None)
                 continue
             elif not (isinstance(k, slice) and k == slice(None)):
-                raise ValueError(f"unsupported tensor index: {k}: a tile is indexed by ':' and None alone")
+                raise ValueError(f"unsupported tensor index: {k}: a tile can only be indexed by ':' and None")
             elif not self.shape:
                 continue
             elif axis >= len(made.shape):
@@ -356,7 +356,7 @@ def _checked_axis(of: str, axis: int) -> int:
 @builtin
 def arange(start: int, end: int) -> tensor:
     if not isinstance(start, int) or not isinstance(end, int):
-        raise ValueError("arange's arguments must be of type tl.constexpr: known when the kernel is compiled")
+        raise ValueError("arange's arguments must be of type tl.constexpr: known at compile time")
     if not -2**31 <= start < 2**31 or not -2**31 <= end < 2**32:
         raise ValueError("arange must fit in int32")
     return tensor(builder().arange(start, end))
@@ -656,7 +656,7 @@ def _combine(xs: list[tensor], combine_fn: Any) -> list[Any]:
     finally:
         by.combining = before
     if len(made) != len(xs):
-        raise ValueError(f"the function combines {len(xs)} values and gives {len(made)}")
+        raise ValueError(f"the function combines {len(xs)} values, but returns {len(made)}")
     return [to_tensor(v, x.dtype).handle for v, x in zip(made, xs)]
 
 
@@ -666,7 +666,7 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False) -> A
     xs = list(broadcast_all(*_as_list(input)))
     shape = xs[0].shape
     if not shape:
-        raise ValueError("one element is not reduced")
+        raise ValueError("a scalar cannot be reduced")
     if axis is None:
         xs, axis = [ravel(x) for x in xs], 0
     checked_axis(axis, len(xs[0].shape))
@@ -722,7 +722,7 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: int = 1) -> Any:
         xs = [c for x in xs for c in _columns(x, pack)]
     kinds, several = _types_given(scalar_fn, [x.dtype for x in xs])
     if len(kinds) % pack:
-        raise ValueError(f"the function gives {len(kinds)} values of {pack} elements")
+        raise ValueError(f"the function returns {len(kinds)} values of {pack} elements")
     shape = list(xs[0].shape)
     blank = [full(shape, 0, kind) for kind in kinds]
 
@@ -743,7 +743,7 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: int = 1) -> Any:
 def _hint(name: str) -> Callable[..., Any]:
     def apply(input: tensor, values: Any) -> tensor:
         if builtins.any(not isinstance(v, int) for v in _as_list(values)):
-            raise TypeError(f"values of {name} are numbers that are known when the kernel is compiled")
+            raise TypeError(f"values of {name} must be known at compile time")
         if len(_as_list(values)) != builtins.max(1, len(input.shape)):
             raise ValueError(f"{name}: one value for each dimension")
         return input

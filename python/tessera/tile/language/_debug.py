@@ -19,7 +19,7 @@ class StaticAssertion(AssertionError):
 @builtin
 def static_assert(cond: Any, msg: str = "") -> None:
     if isinstance(cond, tensor):
-        raise TypeError("static_assert() takes a condition that is known when the kernel is compiled")
+        raise TypeError("static_assert() takes a condition that is known at compile time")
     if not cond:
         raise StaticAssertion(msg or "a static assertion does not hold")
 
@@ -48,4 +48,4 @@ def device_assert(cond: Any, msg: str = "", mask: Any = None) -> None:
 
 @builtin
 def inline_asm_elementwise(asm: str, constraints: str, args: Any, dtype: Any, is_pure: bool, pack: int) -> Any:
-    raise NotImplementedError("assembly of a vendor's GPU has no meaning on a processor: write it in the language")
+    raise NotImplementedError("inline GPU assembly is not supported: use operations of the tile language")
