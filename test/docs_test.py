@@ -1,4 +1,5 @@
-"""Holds the documentation to the tree: every path that it names exists, every link leads somewhere, lines fit.
+"""Holds the documentation to the tree: every path that it names exists, every link leads somewhere, lines fit, and the
+README and the changelog have the sections that readers look for.
 
 usage: docs_test.py [source folder]      checks README.md and docs/, prints each thing that does not hold
        docs_test.py --self-test          shows that such things are caught
@@ -15,6 +16,7 @@ PATH = re.compile(r"(?<![\w./<-])((?:%s)/[\w./*<>{},-]*[\w*}/])" % TOPS.replace(
 LINK = re.compile(r"\]\(([^)#:\s]*)(#[^)\s]*)?\)")
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 GENERATED = re.compile(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", re.DOTALL)
+SECTIONS = {"README.md": "What it can't do", "CHANGELOG.md": "Unreleased"}
 MADE_UP = ("rules/found/x.", "rules/<", "test/files/rules/<", "test/<")  # examples, not files
 
 
@@ -31,6 +33,9 @@ def exists(root, path):
 
 
 def problems(root):
+    for name, section in SECTIONS.items():
+        if (root / name).exists() and section not in HEADING.findall((root / name).read_text(encoding="utf-8")):
+            yield f"{name}: there is no section \"{section}\""
     files = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
     texts = {file: file.read_text(encoding="utf-8") for file in files if file.exists()}
     for file, text in texts.items():
@@ -62,11 +67,13 @@ def self_test():
         ("x" * (COLUMNS + 1), True),
         ("| " + "x" * COLUMNS + " |", False),
         ("<!-- table: begin -->\n" + "x" * (COLUMNS + 1) + "\n<!-- table: end -->", False),
+        ("# Tessera\n## What it can't do\n", False, "README.md"),
+        ("# Tessera\nWhat it can't do\n", True, "README.md"),
     ]
-    for text, expected in cases:
+    for text, expected, *where in cases:
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            files = {"docs/other.md": "## Two words\n", "src/base/error.h": "", "docs/page.md": text}
+            files = {"docs/other.md": "## Two words\n", "src/base/error.h": "", (where or ["docs/page.md"])[0]: text}
             for path, content in files.items():
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text(content)

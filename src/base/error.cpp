@@ -26,18 +26,18 @@ std::vector<Code> all_codes() {
 }
 
 void detail::used_without_value(const Error& error) {
-    fmt::print(stderr, "tessera: a Result was used that holds an error, not a value; ask ok() first\n{}\n",
+    fmt::print(stderr, "tessera: the value of a Result was used, but it holds an error; check ok() first\n{}\n",
                error.to_string());
     std::abort();
 }
 
 void detail::used_without_error() {
-    fmt::print(stderr, "tessera: error() of a Result that holds a value; ask ok() first\n");
+    fmt::print(stderr, "tessera: error() was called on a Result that holds a value; check ok() first\n");
     std::abort();
 }
 
 std::string Error::to_string() const {
-    if (!data_) return "an error that was moved away";
+    if (!data_) return "an error that was moved from";
 
     std::string text = fmt::format("error {}: {}", code_name(code()), message());
     if (!where().empty()) text += fmt::format("\n  at {}", where());
