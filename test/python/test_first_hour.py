@@ -115,6 +115,34 @@ def test_help_fits_a_hundred_columns(tessera_command):
         help_text = tessera_command(*words, "--help").out
         assert help_text and max(map(len, help_text.splitlines())) <= 100, words
         assert "{60}" not in help_text and not re.search(r" Of (?!the)", help_text), words
+        options = help_text.split("Options:")[-1].split("\n\n")[0]
+        for line in options.splitlines():  # a description that goes on does so in its own column
+            assert not line.strip() or re.match(r"  -| {30}\S", line), line
+
+
+@pytest.mark.parametrize("words, after", [
+    (["run", ""], '"run"'), (["inspect", ""], '"inspect"'), (["optimize", "relu.tsr", "-o", ""], '"-o"'),
+    (["run", "relu.tsr", "--random", "--output", ""], '"--output"'), (["convert", "relu.tsr", ""], '"relu.tsr"'),
+])
+def test_an_empty_argument_is_an_error(tessera_command, relu, words, after):
+    """A variable of the shell that is not set: another model, or none of the output, is not what was meant."""
+    done = tessera_command(*words)
+    assert done.status == 2 and "E0501" in done.err and f"the argument after {after} is empty" in done.err
+
+
+def test_an_empty_cache_folder_is_no_cache(tessera_command, relu):
+    assert tessera_command("run", "relu.tsr", "--random", "--cache-dir", "").status == 0
+
+
+@pytest.mark.parametrize("words, expected", [
+    (["run", "--backend", "foo"], '--backend: expected compiled or evaluate, got "foo"'),
+    (["completion", "tcsh"], 'shell: expected bash, zsh or fish, got "tcsh"'),
+    (["run", "-o"], "--output needs a value"),
+    (["run", "--threads"], "--threads needs a value"),
+])
+def test_values_of_options_are_said_plainly(tessera_command, words, expected):
+    done = tessera_command(*words)
+    assert done.status == 2 and f"error E0501: {expected}\n" in done.err
 
 
 # ---- numbers and sizes

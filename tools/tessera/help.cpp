@@ -11,32 +11,22 @@
 namespace tessera::cli {
 namespace {
 
-class WrappedFormatter : public CLI::Formatter {
-  public:
-    std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
-        return wrapped(CLI::Formatter::make_help(app, std::move(name), mode), help_columns());
-    }
-    // What a flag without a value stands for, "--search{60}", is said in its description.
-    std::string make_option_name(const CLI::Option* option, bool positional) const override {
-        std::string name = CLI::Formatter::make_option_name(option, positional);
-        for (size_t at = name.find('{'); at != std::string::npos; at = name.find('{', at))
-            name.erase(at, name.find('}', at) + 1 - at);
-        return name;
-    }
-};
-
-// Where what follows a line goes on: below what it explains, or below its own beginning.
-size_t hanging_indent(const std::string& line, size_t columns) {
+// Where what follows a line goes on: below what it explains, or below its own beginning. An option explained in column
+// `explanations` may fill all before it.
+size_t hanging_indent(const std::string& line, size_t columns, size_t explanations) {
     const size_t begin = line.find_first_not_of(' ');
     if (begin == std::string::npos) return 0;
     const size_t gap = line.find("  ", begin);
+    if (line[begin] == '-' && gap > explanations && explanations > 0 && explanations < line.size() &&
+        line[explanations - 1] == ' ')
+        return explanations;
     if (gap == std::string::npos || gap > columns / 2) return begin;
     const size_t explained = line.find_first_not_of(' ', gap);
     return explained == std::string::npos || explained > columns / 2 ? begin : explained;
 }
 
-std::string wrapped_line(std::string line, size_t columns) {
-    const std::string indent(hanging_indent(line, columns), ' ');
+std::string wrapped_line(std::string line, size_t columns, size_t explanations) {
+    const std::string indent(hanging_indent(line, columns, explanations), ' ');
     std::string out;
     while (line.size() > columns) {
         const size_t cut = line.rfind(' ', columns);
@@ -46,6 +36,31 @@ std::string wrapped_line(std::string line, size_t columns) {
     }
     return out + line;
 }
+
+std::string wrapped(const std::string& text, size_t columns, size_t explanations) {
+    std::string out;
+    for (size_t at = 0; at < text.size();) {
+        const size_t end = std::min(text.find('\n', at), text.size());
+        out += wrapped_line(text.substr(at, end - at), columns, explanations);
+        if (end < text.size()) out += '\n';
+        at = end + 1;
+    }
+    return out;
+}
+
+class WrappedFormatter : public CLI::Formatter {
+  public:
+    std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+        return wrapped(CLI::Formatter::make_help(app, std::move(name), mode), help_columns(), get_column_width());
+    }
+    // What a flag without a value stands for, "--search{60}", is said in its description.
+    std::string make_option_name(const CLI::Option* option, bool positional) const override {
+        std::string name = CLI::Formatter::make_option_name(option, positional);
+        for (size_t at = name.find('{'); at != std::string::npos; at = name.find('{', at))
+            name.erase(at, name.find('}', at) + 1 - at);
+        return name;
+    }
+};
 
 std::string in_few_digits(double n) {
     if (n == std::floor(n) && std::abs(n) < 1e15) return fmt::format("{}", static_cast<int64_t>(n));
@@ -119,6 +134,24 @@ std::string replaced(std::string text, const std::string& what, const std::strin
     return text;
 }
 
+// "--output: 1 required TEXT missing", as the parser of the command line says it.
+std::string plain_missing(std::string text) {
+    const size_t colon = text.find(": ");
+    const bool missing = text.ends_with(" missing") && text.find(" required ") != std::string::npos;
+    return missing && colon != std::string::npos ? text.substr(0, colon) + " needs a value" : text;
+}
+
+// "--backend: foo not in {compiled,evaluate}".
+std::string plain_choice(std::string text) {
+    const size_t colon = text.find(": "), choices = text.rfind(" not in {");
+    if (colon == std::string::npos || choices == std::string::npos || choices < colon || !text.ends_with("}"))
+        return text;
+    const std::string given = text.substr(colon + 2, choices - colon - 2);
+    std::string listed = replaced(text.substr(choices + 9, text.size() - choices - 10), ",", ", ");
+    if (const size_t last = listed.rfind(", "); last != std::string::npos) listed.replace(last, 2, " or ");
+    return fmt::format("{}: expected {}, got \"{}\"", text.substr(0, colon), listed, given);
+}
+
 // The commands that have such an option.
 std::vector<std::string> commands_with(const CLI::App& app, const std::string& option) {
     std::vector<std::string> found;
@@ -157,17 +190,6 @@ void add_help(CLI::App& app) {
     c->footer(kExitStatus);
 }
 
-std::string wrapped(const std::string& text, size_t columns) {
-    std::string out;
-    for (size_t at = 0; at < text.size();) {
-        const size_t end = std::min(text.find('\n', at), text.size());
-        out += wrapped_line(text.substr(at, end - at), columns);
-        if (end < text.size()) out += '\n';
-        at = end + 1;
-    }
-    return out;
-}
-
 void use_wrapped_help(CLI::App& app) { app.formatter(std::make_shared<WrappedFormatter>()); }
 
 CLI::Validator between(double low, double high) {
@@ -202,6 +224,15 @@ std::vector<std::string> arguments(int argc, char** argv) {
     return words;
 }
 
+std::optional<Error> empty_argument(const std::vector<std::string>& words) {
+    if (!words.empty() && words[0] == "tile") return std::nullopt;
+    for (size_t i = 1; i < words.size(); ++i)
+        if (words[i].empty() && words[i - 1] != "--cache-dir")
+            return Error(Code::E0501, "the argument after \"{}\" is empty", words[i - 1])
+                .hint("a shell expands a variable that is not set to nothing");
+    return std::nullopt;
+}
+
 std::optional<Error> unknown_command(const CLI::App& app, const std::vector<std::string>& words) {
     const auto [at, unknown] = reached(app, words);
     if (!unknown) return std::nullopt;
@@ -229,6 +260,7 @@ Error usage_error(const CLI::ParseError& error, const CLI::App& app, const std::
     std::string text = error.what();
     if (text.starts_with("Could not convert: "))
         text = replaced(text.substr(19), " = ", ": expected a number, got \"") + "\"";
+    text = plain_choice(plain_missing(std::move(text)));
     return Error(Code::E0501, "{}", text).hint("{} --help", command);
 }
 

@@ -11,7 +11,6 @@ size_t help_columns();
 // Wraps what is longer than help_columns(); what explains an option stays in its column.
 void use_wrapped_help(CLI::App& app);
 void add_help(CLI::App& app);  // tessera help [COMMAND]
-std::string wrapped(const std::string& text, size_t columns);
 
 // Numbers that an option takes: "expected a number from 1 to 4, got 9".
 CLI::Validator between(double low, double high);
@@ -22,6 +21,8 @@ CLI::Validator above_zero();
 // "run --help".
 std::vector<std::string> arguments(int argc, char** argv);
 
+// Where a word is empty, which a shell makes of a variable that is not set. --cache-dir takes it, and so do scripts.
+std::optional<Error> empty_argument(const std::vector<std::string>& words);
 // Where a word stands in place of a command and is none.
 std::optional<Error> unknown_command(const CLI::App& app, const std::vector<std::string>& words);
 // What was wrong with the words, which command it was of, and what was meant.

@@ -87,13 +87,14 @@ int tessera::cli::command_line(int argc, char** argv, const Host& host) {
     add_help(app);
     watch_signals();
     const std::vector<std::string> words = arguments(argc, argv);
+    const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
+    if (const auto wrong = empty_argument(words)) return run([&] { return report(*wrong, json); });
     try {
         app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
     } catch (const CLI::Success& e) {
         if (const auto wrong = unknown_command(app, words)) return run([&] { return report(*wrong, false); });
         return run([&] { return app.exit(e); });
     } catch (const CLI::ParseError& e) {
-        const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
         return run([&] { return report(usage_error(e, app, words), json); });
     }
     check_environment();
