@@ -158,6 +158,8 @@ def tensor_from(value: Any, expected: str | None = None, gpu: int = -1, writable
             array = np.asarray(value, dtype=None if expected in (None, "str") else _NUMPY[expected])
         except (TypeError, ValueError, OverflowError) as e:
             raise Error("E0501", f"expected {expected or 'an array'}, got {_shown(value)}: {e}") from None
+    if array.dtype.kind == "O" and expected not in (None, "str"):
+        raise Error("E0403", f"expected {expected}, got an array of Python objects", hint="convert it with astype first")
     if array.dtype.kind in "OUST":
         return Tensor.from_strings(list(array.shape), [_text(item) for item in array.ravel().tolist()])
     if not array.dtype.isnative:
@@ -174,7 +176,11 @@ def _shown(value: Any) -> str:
 
 
 def _text(item: Any) -> str:
-    return item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else str(item)
+    if isinstance(item, bytes):
+        return item.decode("utf-8", "surrogateescape")
+    if not isinstance(item, (str, int, float, np.generic)):
+        raise Error("E0403", f"expected strings, got an element of type {type(item).__name__}")
+    return str(item)
 
 
 def object_array(shape: list[int], items: list[str]) -> Array:

@@ -78,6 +78,22 @@ TEST(LowerOps, ProductsOfAllTaps) {
         "%b = conv(%a, v) return %b }");
 }
 
+// More taps meet in an output than are spelled out, and not as many in each phase.
+TEST(LowerOps, AConvolutionOfEachPhase) {
+    for (const char* attrs :
+         {"strides=[2,2]", "strides=[2,2], pads=[3,4,5,2]", "strides=[2,3], output_padding=[1,2]",
+          "strides=[2,2], dilations=[3,1], pads=[1,0,0,1]", "dilations=[2,3]", "dilations=[2,2], pads=[4,1,2,3]"})
+        expect_as_evaluated(
+            fmt::format("graph g(x: f32[2,3,6,5], w: f32[3,4,13,11], b: f32[4]) {{ %a = "
+                        "conv_transpose(x, w, b, {}) return %a }}",
+                        attrs));
+    expect_as_evaluated(
+        "graph g(x: f32[N,4,H,W], w: f32[4,2,9,9]) { %a = conv_transpose(x, w, dilations=[2,2], group=2) return %a }",
+        {{"N", 2}, {"H", 4}, {"W", 6}});
+    expect_as_evaluated(
+        "graph g(x: f32[1,2,3,4,3], w: f32[2,3,7,7,7]) { %a = conv_transpose(x, w, strides=[2,2,2]) return %a }");
+}
+
 // Bytes that are read in steps between filled edges, and images of bytes that come and leave as ONNX has them.
 TEST(LowerOps, ConvolutionsOfQuantizedImages) {
     for (const char* conv :

@@ -164,6 +164,24 @@ def test_a_list_is_inputs_in_order_where_there_are_several():
     np.testing.assert_array_equal(relu()([[1, -1, 0]]), [[1, 0, 0]])  # one input: its elements
 
 
+@pytest.mark.parametrize("array, words", [
+    (np.array(["a", None], object), "expected strings, got an element of type NoneType"),
+    (np.array([object()]), "expected strings, got an element of type object"),
+])
+@pytest.mark.parametrize("make", [lambda m: m, tessera.compile], ids=["model", "executable"])
+def test_objects_are_not_made_strings(make, array, words):
+    call = make(tessera.parse("graph g(x: str[N]) { return string_normalizer(x) }"))
+    assert list(call(np.array(["a", b"b", 3], object))) == ["a", "b", "3"]
+    with pytest.raises(tessera.Error, match=f'E0403: input "x": {words}'):
+        call(array)
+
+
+@pytest.mark.parametrize("make", [lambda m: m, tessera.compile], ids=["model", "executable"])
+def test_objects_are_not_called_strings(make):
+    with pytest.raises(tessera.Error, match='input "x": expected f32, got an array of Python objects'):
+        make(relu())(np.array([[1.0, 2.0, 3.0]], object))
+
+
 def test_load_says_what_a_compiled_file_is(tmp_path):
     path = tmp_path / "x.tessera"
     tessera.compile(relu()).save(path)

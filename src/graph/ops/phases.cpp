@@ -2,7 +2,10 @@
 // phase) take the same part of the kernel. conv_transpose(x, w) is join_phases(conv(x, phase_weight(w))), where the
 // channels of the convolution are those of all phases: channel (g * phases + phase) * O + o is channel o of group g.
 // Or as products alone, where phases would take many zeros along, or windows would be read many times: the products of
-// all taps are channels, (g * taps + tap) * O + o, and join_taps adds up those that meet in an output.
+// all taps are channels, (g * taps + tap) * O + o, and join_taps adds up those that meet in an output. Where phases
+// would take zeros along and too many taps meet in an output, each phase is a convolution of its own.
+#include <numeric>
+
 #include "graph/builder.h"
 #include "graph/ops/common.h"
 #include "graph/ops/for_kernels.h"
@@ -233,6 +236,66 @@ Value* sum_taps(const OpView& op, const std::vector<Value*>& in, const std::vect
     return b.add(y, b.reshape(in[2], shape));
 }
 
+// The taps of one phase of an axis: every `step`-th from `first` on. They are `dilation` inputs apart.
+struct PhaseOfAxis {
+    int64_t first, step, dilation, pad_begin, pad_end;
+};
+
+// `pad_end` is that of a phase whose first tap is at no distance. Nothing where the phase has no tap, or pads would be
+// negative.
+std::optional<PhaseOfAxis> phase_of(const TapsOfAxis& axis, int64_t phase, int64_t pad_end) {
+    const int64_t common = std::gcd(axis.stride, axis.dilation);
+    PhaseOfAxis own{0, axis.stride / common, axis.dilation / common, 0, 0};
+    while (own.first < axis.kernel && (own.first * axis.dilation - phase) % axis.stride != 0) ++own.first;
+    if (own.first == axis.kernel) return {};
+    const int64_t taps = (axis.kernel - own.first - 1) / own.step + 1;
+    const int64_t distance = (own.first * axis.dilation - phase) / axis.stride;
+    own.pad_begin = (taps - 1) * own.dilation + distance - axis.begin / axis.stride;
+    own.pad_end = pad_end - distance;
+    if (distance < 0 || own.pad_begin < 0 || own.pad_end < 0) return {};
+    return own;
+}
+
+constexpr int64_t kMostPhases = 16;  // that are convolutions of their own
+
+// One convolution for each phase, with the taps that it has; null where that is not possible.
+Value* conv_of_each_phase(const OpView& op, const std::vector<Value*>& in, const std::vector<TapsOfAxis>& axes,
+                          const std::vector<int64_t>& pads_end, Builder& b) {
+    int64_t phases = 1;
+    for (const TapsOfAxis& axis : axes) phases *= axis.stride;
+    const Attr group(op.integer("group"));
+    if (phases > kMostPhases || (phases > 1 && op.integer("group") > 1)) return nullptr;
+    std::vector<std::vector<PhaseOfAxis>> all;
+    for (int64_t phase = 0; phase < phases; ++phase) {
+        std::vector<PhaseOfAxis>& own = all.emplace_back(axes.size());
+        int64_t rest = phase;
+        for (size_t i = axes.size(); i-- > 0; rest /= axes[i].stride) {
+            auto found = phase_of(axes[i], rest % axes[i].stride, pads_end[i]);
+            if (!found) return nullptr;
+            own[i] = *found;
+        }
+    }
+    std::vector<Value*> results;
+    std::vector<int64_t> dims(axes.size()), ones(axes.size(), 1);
+    std::iota(dims.begin(), dims.end(), 2);
+    for (const std::vector<PhaseOfAxis>& own : all) {
+        std::vector<int64_t> firsts, kernel, steps, dilations, pads(2 * axes.size());
+        for (size_t i = 0; i < axes.size(); ++i) {
+            firsts.push_back(own[i].first);
+            kernel.push_back(axes[i].kernel);
+            steps.push_back(own[i].step);
+            dilations.push_back(own[i].dilation);
+            pads[i] = own[i].pad_begin;
+            pads[i + axes.size()] = own[i].pad_end;
+        }
+        Value* taps = b.op("slice", {in[1], b.ints(firsts), b.ints(kernel), b.ints(dims), b.ints(steps)});
+        Value* w = b.op("phase_weight", {taps}, {{"strides", ones}, {"dilations", ones}, {"group", group}});
+        results.push_back(b.op("conv", {in[0], w, in.size() > 2 ? in[2] : nullptr},
+                               {{"pads", pads}, {"dilations", dilations}, {"group", group}}));
+    }
+    return results.size() == 1 ? results[0] : b.concat(results, 1);
+}
+
 }  // namespace
 
 Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std::vector<Value*>& in, Builder& b) {
@@ -269,9 +332,17 @@ Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std
         if (worth_taps(axes, of_group, each))
             return std::vector<Value*>{sum_taps(op, in, axes, cut, of_group, each, b)};
     }
-    if (has_holes(axes)) return std::vector<Value*>{};
     const Attr group(op.integer("group"));
     const int64_t groups = op.integer("group"), phases = product_of(strides), each = *channels / groups;
+    auto joined = [&](Value* y) {
+        if (phases > 1)
+            y = b.op("join_phases", {y}, {{"strides", strides}, {"begins", begins}, {"ends", ends}, {"group", group}});
+        return std::vector<Value*>{y};
+    };
+    if (has_holes(axes)) {
+        Value* y = conv_of_each_phase(op, in, axes, pads_end, b);
+        return y ? joined(y) : std::vector<Value*>{};
+    }
     Value* bias = in.size() > 2 ? in[2] : nullptr;
     if (bias && phases > 1) {
         Value* all = b.op("expand", {b.reshape(bias, {groups, 1, each}), b.ints({groups, phases, each})});
@@ -279,10 +350,7 @@ Result<std::vector<Value*>> conv_transpose_by_phases(const OpView& op, const std
     }
     Value* w = b.op("phase_weight", {in[1]}, {{"strides", strides}, {"dilations", dilations}, {"group", group}});
     pads_begin.insert(pads_begin.end(), pads_end.begin(), pads_end.end());
-    Value* y = b.op("conv", {in[0], w, bias}, {{"pads", pads_begin}, {"group", group}});
-    if (phases > 1)
-        y = b.op("join_phases", {y}, {{"strides", strides}, {"begins", begins}, {"ends", ends}, {"group", group}});
-    return std::vector<Value*>{y};
+    return joined(b.op("conv", {in[0], w, bias}, {{"pads", pads_begin}, {"group", group}}));
 }
 
 std::vector<OpDef> phase_ops() {
