@@ -151,7 +151,7 @@ def _check_apart(out: Mapping[str, Any]) -> None:
     for (name, one), (other, two) in itertools.combinations(out.items(), 2):
         arrays = isinstance(one, np.ndarray) and isinstance(two, np.ndarray)
         if one is two or (arrays and np.shares_memory(one, two)):
-            raise Error("E0501", f'out for "{name}" and out for "{other}" overlap in memory')
+            raise Error("E0501", f'outputs "{name}" and "{other}" overlap in memory')
 
 
 def _gpu_of(value: Any, gpu: int) -> int:

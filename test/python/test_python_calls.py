@@ -202,7 +202,7 @@ def test_memory_has_a_limit():
     (lambda: tessera.load(RELU).random_inputs(N=-3), "at least 0"),
     (lambda: tessera.load(RELU)(X, x=X), "given twice"),
     (lambda: tessera.load(RELU)(X, X), "2 inputs were given"),
-    (lambda: tessera.load(tessera.load(RELU), strict=True), "strict is for models that are being read"),
+    (lambda: tessera.load(tessera.load(RELU), strict=True), "strict applies when a model is read"),
     (lambda: tessera.search(RELU, 1, alpha=2.0), "alpha and budget are for"),
     (lambda: tessera.search(RELU, 1, cost="estimate", cache="x"), "uses no cache"),
     (lambda: tessera.discover("relu", 1, prove=False, out="r.rules"), "prove=False"),
