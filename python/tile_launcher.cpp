@@ -100,6 +100,7 @@ bool TileLauncher::read_array(PyObject* value, Read& into) {
     }
     char* begin = static_cast<char*>(view.buf);
     const Py_ssize_t size = view.itemsize;
+    if (view.readonly) into.note('r');  // other code, which does not store there
     PyBuffer_Release(&view);
     forward &= into.device == TorchTensor::kProcessor;
     return forward && into.add_array(element, begin, reach / size, static_cast<size_t>(size));

@@ -21,11 +21,12 @@ _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 class Memory:
     """Where an array lies: address, the first address behind what it may reach, element type, and whose memory it is."""
 
-    __slots__ = ("address", "end", "dtype", "size", "owner", "device", "stream", "name")
+    __slots__ = ("address", "end", "dtype", "size", "owner", "device", "stream", "name", "read_only")
 
     def __init__(self, address: int, end: int, dtype: str, size: int, owner: Any, device: str = "cpu", stream: int | None = None):
         self.address, self.end, self.dtype, self.size, self.owner = address, end, dtype, size, owner
         self.name = ""  # of the parameter
+        self.read_only = False
         self.device, self.stream = device, stream  # "cpu" or "cuda:0"; the stream that its work is on, where it says so
 
 
@@ -129,8 +130,10 @@ def _memory_of_interface(x: Any) -> Memory:
         reach = int(np.prod(shape, dtype=np.int64))
     else:
         reach = _reach(shape, [s // kind.itemsize for s in given["strides"]])
-    return Memory(address, address + reach * kind.itemsize, element_name(kind), kind.itemsize, x, f"cuda:{gpu_said(x, 0)}",
-                  given.get("stream") or 0)
+    memory = Memory(address, address + reach * kind.itemsize, element_name(kind), kind.itemsize, x, f"cuda:{gpu_said(x, 0)}",
+                    given.get("stream") or 0)
+    memory.read_only = bool(given["data"][1])
+    return memory
 
 
 def memory_of(x: Any) -> Memory:
@@ -140,11 +143,15 @@ def memory_of(x: Any) -> Memory:
             end = address + x.nbytes
         else:
             end = address + (sum((n - 1) * max(s, 0) for n, s in zip(x.shape, x.strides)) + size if x.size else 0)
-        return Memory(address, end, element_name(x.dtype), size, x)
+        memory = Memory(address, end, element_name(x.dtype), size, x)
+        memory.read_only = not x.flags.writeable
+        return memory
     if isinstance(x, TensorWrapper):
         base = memory_of(x.base)
         kind = types.NAMES[_plain_name(x.dtype)]
-        return Memory(base.address, base.end, kind.core, kind.itemsize, x, base.device, base.stream)
+        memory = Memory(base.address, base.end, kind.core, kind.itemsize, x, base.device, base.stream)
+        memory.read_only = base.read_only
+        return memory
     if hasattr(x, "data_ptr"):
         device, on = getattr(x, "device", None), "cpu"
         where = getattr(device, "type", str(device)) if device is not None else "cpu"
@@ -222,7 +229,7 @@ class Leaves:
             self.arrays.append((len(self.entries), memory))
             self.key.append(("array", memory.dtype))
             self.entries.append(memory)
-            return ("leaf", name)
+            return ("const" if memory.read_only else "leaf", name)
         if callable(value):
             return self._fixed(value)
         raise Error("E0403", f"argument {name} of {self.function} is of type {type(value).__name__}", "", "",
@@ -346,6 +353,9 @@ def put_together(form: Any, values: dict[str, tensor]) -> Any:
     if how == "=":
         return constexpr(form[1].value)
     if how == "leaf":
+        return values[form[1]]
+    if how == "const":
+        values[form[1]].const = True
         return values[form[1]]
     if how == "cast":
         return values[form[1]].to(form[2])

@@ -687,7 +687,7 @@ def generate(function: Any, forms: tuple[Any, ...], kinds: tuple[tuple[Any, str]
 
 def _leaf_names(forms: tuple[Any, ...]) -> Iterator[str]:
     for form in forms:
-        if form[0] in ("leaf", "cast"):
+        if form[0] in ("leaf", "const", "cast"):
             yield form[1]
         elif form[0] == "tuple":
             yield from _leaf_names(form[2])

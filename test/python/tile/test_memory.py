@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from cases import NUMBERS, np_dtype, numbers, sample, wide
 
+import tessera
 import tessera.tile as triton
 import tessera.tile.language as tl
 from tessera.tile.tools.tensor_descriptor import TensorDescriptor
@@ -366,3 +367,42 @@ def test_more_than_caches_hold(skipped):
     doubled[(rows,)](x, y, n, n - 3, BLOCK=n)
     np.testing.assert_array_equal(y[:, : n - 3], 2 * x[:, : n - 3])
     assert not y[:, n - 3 :].any()
+
+
+@triton.jit
+def copied(z, x, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(z + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def added_to(z, x, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.atomic_add(z + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@triton.jit
+def copied_as_block(z, x, B: tl.constexpr):
+    z.store([0], tl.load(x + tl.arange(0, B)))
+
+
+@pytest.mark.parametrize("kernel", [copied, added_to], ids=["store", "atomic"])
+def test_arrays_that_are_read_only(tmp_path, kernel):
+    """They can be read, as a file that is mapped; where a kernel would write, nothing is launched, the second time too."""
+    np.save(tmp_path / "x.npy", np.arange(16, dtype=np.float32))
+    x, z = np.load(tmp_path / "x.npy", mmap_mode="r"), np.zeros(16, np.float32)
+    for _ in range(2):
+        z[:] = 0
+        kernel[(1,)](z, x, 16, B=16)
+        np.testing.assert_array_equal(z, x)
+        with pytest.raises(tessera.Error, match="Cannot store to a constant pointer: of a read-only array"):
+            kernel[(1,)](x, z, 16, B=16)
+
+
+def test_a_descriptor_of_an_array_that_is_read_only():
+    x, z = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
+    copied_as_block[(1,)](TensorDescriptor.from_tensor(z, [16]), x, B=16)
+    np.testing.assert_array_equal(z, x)
+    z.flags.writeable = False
+    with pytest.raises(tessera.Error, match="Cannot store to a constant pointer"):
+        copied_as_block[(1,)](TensorDescriptor.from_tensor(z, [16]), x, B=16)

@@ -52,7 +52,7 @@ def _stored_to(pointer: Any, by: str) -> tensor:
     if not at.dtype.is_ptr():
         raise ValueError(f"Unsupported ptr type {at.type} in `tl.{by}`")
     if at.const:
-        raise ValueError("Cannot store to a constant pointer")
+        raise ValueError("Cannot store to a constant pointer: of a read-only array, or a parameter that is tl.const")
     return at
 
 
