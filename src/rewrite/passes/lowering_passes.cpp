@@ -15,25 +15,24 @@ std::vector<Pass> lowering_passes(const Machine& machine, bool fuse, int64_t unr
     auto unroll = [unrolled](Graph& graph, PassContext& context) { return unroll_scans(graph, unrolled, context); };
     auto bits = [machine](Graph& graph, PassContext& context) { return keep_bits(graph, machine, context); };
     std::vector<Pass> table = {
-        {"keep_bits", "products with weights of four bits, which stay so in memory", bits, written_out},
-        {"expand_composites", "ops without a body, as the graphs they stand for", expand_composites, written_out},
-        {"unroll_scans", "a scan over a few steps is its steps", unroll, written_out},
+        {"keep_bits", "keeps 4-bit weights of products in 4 bits", bits, written_out},
+        {"expand_composites", "expands ops without a body", expand_composites, written_out},
+        {"unroll_scans", "unrolls scans over a few steps", unroll, written_out},
     };
     if (!fuse) return table;
     if (!machine.blocks)
-        table.push_back({"tabulate_bytes", "chains of functions of one byte as tables", tabulate_bytes, once});
+        table.push_back({"tabulate_bytes", "replaces functions of one byte by lookup tables", tabulate_bytes, once});
     auto bytes = [machine](Graph& graph, PassContext& context) { return multiply_bytes(graph, machine, context); };
-    table.push_back({"multiply_bytes", "products of dequantized tensors as products of bytes", bytes, once});
+    table.push_back({"multiply_bytes", "turns products of dequantized tensors into int8 products", bytes, once});
     auto forms = [machine](Graph& graph, PassContext& context) { return write_for_kernels(graph, machine, context); };
-    table.push_back({"write_for_kernels", "ops as graphs that kernels compute faster", forms, once});
-    table.push_back({"nest_concats", "a concat that begins as another one takes its result", nest_concats, once});
-    table.push_back(
-        {"fuse_into_tiles", "element-wise neighbours of tile kernels as parts of them", fuse_into_tiles, once});
+    table.push_back({"write_for_kernels", "decomposes ops whose bodies make slow kernels", forms, once});
+    table.push_back({"nest_concats", "lets a concat reuse another that it starts with", nest_concats, once});
+    table.push_back({"fuse_into_tiles", "fuses element-wise neighbors into tile kernels", fuse_into_tiles, once});
     auto tiles = [machine](Graph& graph, PassContext& context) { return choose_winograd(graph, machine, context); };
-    table.push_back({"choose_winograd", "convolutions as products of transformed tiles, where that pays", tiles, once});
+    table.push_back({"choose_winograd", "selects Winograd convolution where it is faster", tiles, once});
     if (!machine.blocks) return table;
     auto join = [machine](Graph& graph, PassContext& context) { return join_groups(graph, machine, context); };
-    table.push_back({"join_groups", "groups of few channels as groups that fill tiles", join, once});
+    table.push_back({"join_groups", "merges groups of few channels to fill tiles", join, once});
     return table;
 }
 
