@@ -32,7 +32,7 @@ std::optional<ConvTiles> conv_tiles(const Node& node);
 // On a GPU, in seconds: directly, and in tiles. `leaves`: the result is stored in ONNX's order.
 double direct_seconds(const ConvTiles& c, const Machine& machine);
 double tiled_seconds(const ConvTiles& c, const Machine& machine, bool leaves = false);
-// The tiles that are fastest there by that, but for those that are requested for.
+// The tiles that are fastest there by that, but for those that are requested.
 ConvTiles fastest_tiles(const ConvTiles& c, const Machine& machine);
 // The estimated time of an f32 convolution, with its requested tiles or the fastest ones; `known`: the weights are
 // constant. None if its sizes are dynamic.
