@@ -362,20 +362,18 @@ bool Names::group_impossible(const Conjunction& given) {
         rows.insert(plus({}, p, -1));
         return rows.unsatisfiable();
     };
-    const Whole one = constant_whole(1);
     for (int a : atoms) {
         const Entry entry = at(a);
         const Whole self = {{{a}, 1}};
         if (entry.kind == Kind::Size) facts.push_back(self);
-        if (entry.kind == Kind::Least)
-            for (const Whole& p : entry.parts) facts.push_back(plus(p, self, -1));
-        if (entry.kind == Kind::Largest)
-            for (const Whole& p : entry.parts) facts.push_back(plus(self, p, -1));
+        const bool least = entry.kind == Kind::Least;
+        if (least || entry.kind == Kind::Largest)
+            for (const Whole& p : entry.parts) facts.push_back(least ? plus(p, self, -1) : plus(self, p, -1));
         bool quotient = entry.kind == Kind::Quotient;
         if ((quotient || entry.kind == Kind::Remainder) && at_least_one(entry.parts[1])) {
             Whole rest = quotient ? plus(entry.parts[0], times(entry.parts[1], self), -1) : self;
             facts.push_back(rest);
-            facts.push_back(plus(plus(entry.parts[1], one, -1), rest, -1));
+            facts.push_back(plus(plus(entry.parts[1], constant_whole(1), -1), rest, -1));
         }
     }
     std::set<std::pair<int, Product>> products;
