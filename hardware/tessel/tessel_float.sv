@@ -67,17 +67,22 @@ endmodule
 
 module tessel_divide (input logic [31:0] a, input logic [31:0] b, output logic [31:0] y);
   logic sign, a_zero, b_zero, a_big, b_big;
-  logic [49:0] dividend, divisor, q, rest;
+  logic [26:0] q;
+  logic [24:0] rest;  // what is left of the dividend, doubled with each bit of the quotient
+  integer i;
   logic [31:0] packed_y;
   assign sign     = a[31] ^ b[31];
   assign a_zero   = a[30:23] == 0;
   assign b_zero   = b[30:23] == 0;
   assign a_big    = a[30:23] == 8'hff;
   assign b_big    = b[30:23] == 8'hff;
-  assign dividend = {1'b1, a[22:0], 26'b0};
-  assign divisor  = {26'b0, 1'b1, b[22:0]};
-  assign q        = dividend / divisor;
-  assign rest     = dividend - q * divisor;
+  always_comb begin
+    rest = {2'b01, a[22:0]};
+    for (i = 26; i >= 0; i = i - 1) begin
+      q[i] = rest >= {2'b01, b[22:0]};
+      rest = (q[i] ? rest - {2'b01, b[22:0]} : rest) << 1;
+    end
+  end
   tessel_pack pack (.sign(sign),
                     .exponent($signed({3'b0, a[30:23]}) - $signed({3'b0, b[30:23]}) + (q[26] ? 11'sd127 : 11'sd126)),
                     .mantissa(q[26] ? q[26:3] : q[25:2]), .guard(q[26] ? q[2] : q[1]),

@@ -120,7 +120,7 @@ module tessel_load #(parameter K = 16, parameter N = 16, parameter BEAT = 16) (
   generate for (n = 0; n < N; n = n + 1) begin : lane
     logic [7:0] value;
     assign value = r_data[(n % BYTE_LANES)*8 +: 8];
-    assign write_acc[n] = to_acc && (!has_data || beat == 16'(n / (wide ? WIDE_LANES : BYTE_LANES)));
+    assign write_acc[n] = to_acc && (!has_data || beat == (wide ? 16'(n / WIDE_LANES) : 16'(n / BYTE_LANES)));
     assign acc_data[n*32 +: 32] = !has_data ? pad
                                 : wide ? r_data[(n % WIDE_LANES)*32 +: 32]
                                 : {{24{w[10:9] == tessel_pkg::INT8 && value[7]}}, value};
