@@ -1,7 +1,7 @@
 """Synthesizes the accelerator's RTL with Yosys and prints cells and transistors by module for several arrays, the fit that
 src/kernel/accelerator/area.cpp has, and how far the fit is from each array.
 
-usage: rtl_area.py [KxN[:BEAT] ...]     by default 8x8 16x16 32x32 32x8 8x32 16x16:32
+usage: rtl_area.py [KxN[:BEAT] ...]     by default 8x8 8x8:32 16x16; 32x32 takes minutes
 
 Transistors are those of static CMOS gates, as `stat -tech cmos` counts them, after `abc -fast -g cmos`. Memories
 (scratchpads and queues) are left out: area.cpp counts their bits. The lanes of the vector ALU are synthesized once.
@@ -16,7 +16,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LANE = "tessel_alu_lane"
 MEMORIES = ["tessel_scratchpad", "tessel_accumulators"]
-ARRAYS = ["8x8", "16x16", "32x32", "32x8", "8x32", "16x16:32"]
+ARRAYS = ["8x8", "8x8:32", "16x16"]
 
 
 def sources():
@@ -97,11 +97,11 @@ def main():
             print(f"{name:24}{times:10}{cells:10}{transistors:13}")
         print(f"{LANE:24}{n:10}{n * sum(row[1] for row in lane.values()):10}{n * lane_transistors:13}", flush=True)
     matrix = least_squares([[k * n, n] for k, n, *_ in measured], [m[3] for m in measured])
-    control = least_squares([[1, n, beat] for _, n, beat, *_ in measured], [m[4] for m in measured])
+    control = least_squares([[1, n] for _, n, *_ in measured], [m[4] for m in measured])
     print(f"\nkMultiplier = {matrix[0]:.0f}, kColumn = {matrix[1]:.0f}, kLane = {lane_transistors}, "
-          f"kFixed = {control[0]:.0f}, kOutput = {control[1]:.0f}, kBeatByte = {control[2]:.0f}")
+          f"kFixed = {control[0]:.0f}, kOutput = {control[1]:.0f}")
     for k, n, beat, dots, rest in measured:
-        fitted = matrix[0] * k * n + matrix[1] * n + control[0] + control[1] * n + control[2] * beat
+        fitted = matrix[0] * k * n + matrix[1] * n + control[0] + control[1] * n
         print(f"{k} x {n}, {beat}: {dots + rest} without lanes, the fit {100 * (fitted / (dots + rest) - 1):+.1f} %")
 
 

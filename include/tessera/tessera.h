@@ -7,6 +7,7 @@
 #include "tessera/discover.h"
 #include "tessera/dtype.h"
 #include "tessera/error.h"
+#include "tessera/explore.h"
 #include "tessera/kernel.h"
 #include "tessera/memory.h"
 #include "tessera/model.h"

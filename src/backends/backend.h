@@ -9,8 +9,16 @@
 #include "llvm/compile_kernels.h"
 #include "runtime/devices/device.h"
 #include "tessera/devices.h"
+#include "tessera/explore.h"
 
 namespace tessera {
+
+// A machine of chosen sizes, simulated: what compiles for it, and its area in transistors, by part.
+struct SizedMachine {
+    MachineSizes sizes;
+    std::shared_ptr<const Offloading> offloading;
+    std::vector<std::pair<std::string, double>> area;
+};
 
 class Backend {
   public:
@@ -44,6 +52,10 @@ class Backend {
     // kernels.
     virtual Result<std::shared_ptr<const Offloading>> offloading(std::string_view target,
                                                                  const OffloadOptions& options = {}) const;
+    // Back ends whose machine is a description can simulate machines of other sizes. E0603: this one cannot; E0212.
+    virtual bool has_sizes() const { return false; }
+    virtual Result<SizedMachine> sized(std::string_view target, const MachineSizes& sizes,
+                                       const OffloadOptions& options) const;
 };
 
 std::span<const Backend* const> backends();                    // the host's first

@@ -38,6 +38,14 @@ Result<std::shared_ptr<const Offloading>> Backend::offloading(std::string_view, 
     return std::shared_ptr<const Offloading>();
 }
 
+Result<SizedMachine> Backend::sized(std::string_view target, const MachineSizes&, const OffloadOptions&) const {
+    std::vector<std::string> names;
+    for (const Backend* b : backends())
+        if (b->has_sizes()) names.emplace_back(b->name());
+    return Error(Code::E0603, "{} has no machine whose sizes can be chosen", target)
+        .hint("the targets that have one: {}", fmt::join(names, ", "));
+}
+
 Result<Device*> device_for(std::string_view target) { return TRY(find_backend(target))->device(target); }
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // The accelerator of docs/accelerator.md, simulated: "tessel" is the machine of machines/tessel.json,
-// "tessel:FILE.json" one of another description.
+// "tessel:FILE.json" one of another description. "tessel:rtl" and "tessel:rtl:FILE.json" run on the machine's RTL.
 #include "backends/backend.h"
+#include "kernel/accelerator/area.h"
 #include "kernel/accelerator/compile/network_code.h"
 #include "kernel/accelerator/compile/take_layers.h"
 #include "runtime/devices/accelerator_device.h"
@@ -8,13 +9,13 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kName = "tessel", kDevice = "tessel:sim", kDescription = ".json";
+constexpr std::string_view kName = "tessel", kDevice = "tessel:sim", kRtl = "tessel:rtl", kDescription = ".json";
 
 class TesselOffloading : public Offloading {
   public:
-    TesselOffloading(accelerator::Machine machine, const OffloadOptions& options)
-        : machine_(std::move(machine)), options_{.contexts = options.virtual_threads} {}
-    std::string device() const override { return std::string(kDevice); }
+    TesselOffloading(accelerator::Machine machine, const OffloadOptions& options, std::string_view device)
+        : machine_(std::move(machine)), options_{.contexts = options.virtual_threads}, device_(device) {}
+    std::string device() const override { return device_; }
     Result<Changed> take(Graph& graph, PassContext& context) const override {
         return accelerator::take_layers(graph, machine_, options_, context);
     }
@@ -25,6 +26,7 @@ class TesselOffloading : public Offloading {
   private:
     const accelerator::Machine machine_;
     const accelerator::NetworkOptions options_;
+    const std::string device_;
 };
 
 class TesselBackend : public Backend {
@@ -32,9 +34,11 @@ class TesselBackend : public Backend {
     std::string_view name() const override { return kName; }
     std::vector<std::string> targets() const override { return {std::string(kName)}; }
     bool takes(std::string_view target) const override {
-        return target == kName || target == kDevice || !description(target).empty();
+        return target == kName || target == kDevice || target == kRtl || !description(target).empty();
     }
-    Result<Device*> device(std::string_view) const override { return &simulated_accelerator(); }
+    Result<Device*> device(std::string_view target) const override {
+        return target.starts_with(kRtl) ? &accelerator_rtl() : &simulated_accelerator();
+    }
     std::vector<DeviceInfo> devices(std::string*) const override {
         const accelerator::Machine m;
         return {{.target = std::string(kName),
@@ -44,16 +48,33 @@ class TesselBackend : public Backend {
     }
     Result<std::shared_ptr<const Offloading>> offloading(std::string_view target,
                                                          const OffloadOptions& options) const override {
-        accelerator::Machine machine{.name = std::string(kName)};
-        if (const std::string file(description(target)); !file.empty()) machine = TRY(accelerator::load_machine(file));
-        return std::make_shared<const TesselOffloading>(std::move(machine), options);
+        return std::make_shared<const TesselOffloading>(TRY(machine_of(target)), options,
+                                                        target.starts_with(kRtl) ? kRtl : kDevice);
+    }
+
+    bool has_sizes() const override { return true; }
+    Result<SizedMachine> sized(std::string_view target, const MachineSizes& sizes,
+                               const OffloadOptions& options) const override {
+        const accelerator::Machine m =
+            TRY(accelerator::with_sizes(TRY(machine_of(target)), sizes.inputs, sizes.outputs, sizes.bytes_per_cycle));
+        const accelerator::Area area = accelerator::area_of(m);
+        return SizedMachine{{m.inputs, m.outputs, m.bytes_per_cycle},
+                            std::make_shared<const TesselOffloading>(m, options, kDevice),
+                            {{"matrix unit", area.matrix},
+                             {"vector ALU", area.alu},
+                             {"control", area.control},
+                             {"memories", area.memories}}};
     }
 
   private:
-    // The file of "tessel:FILE.json".
+    static Result<accelerator::Machine> machine_of(std::string_view target) {
+        if (const std::string file(description(target)); !file.empty()) return accelerator::load_machine(file);
+        return accelerator::Machine{.name = std::string(kName)};
+    }
+    // The file of "tessel:FILE.json" and "tessel:rtl:FILE.json".
     static std::string_view description(std::string_view target) {
         if (!target.starts_with(kName) || !target.ends_with(kDescription)) return {};
-        target.remove_prefix(kName.size());
+        target.remove_prefix(target.starts_with(std::string(kRtl) + ":") ? kRtl.size() : kName.size());
         return target.starts_with(":") ? target.substr(1) : std::string_view();
     }
 };

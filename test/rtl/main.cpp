@@ -4,6 +4,7 @@
 //   tessel-rtl layers [PART]                 compiled layers of ResNet-18 and MobileNet-v1, the same; images have
 //                                            1/PART of each side's pixels
 //   tessel-rtl file PROGRAM                  a program in text form on random memory, the same
+//   tessel-rtl machine                       prints the machine's description
 //   tessel-rtl run IMAGE ADDRESS OUTPUT      runs the program at ADDRESS of a memory image, writes the memory that it
 //                                            leaves; prints {"cycles": ..., "gemm_rows": ..., "alu_rows": ...}
 #include <fmt/format.h>
@@ -118,6 +119,7 @@ int main(int argc, char** argv) {
     }
     const std::string command = argc > 1 ? argv[1] : "";
     const auto number = [&](int i) { return std::strtoull(argv[i], nullptr, 10); };
+    if (command == "machine" && argc == 2) return fmt::print("{}", machine->to_json()), 0;
     if (command == "random" && argc == 4) return run_random(*machine, number(2), number(3));
     if (command == "tokens" && argc == 4) return remove_tokens(*machine, number(2), number(3));
     if (command == "layers" && (argc == 2 || argc == 3))

@@ -38,6 +38,7 @@ void add_tile(CLI::App& app, Chosen& chosen);
 void add_train(CLI::App& app, Chosen& chosen);
 void add_calibrate(CLI::App& app, Chosen& chosen);
 void add_quantize(CLI::App& app, Chosen& chosen);
+void add_explore(CLI::App& app, Chosen& chosen);
 void add_devices(CLI::App& app, Chosen& chosen);
 void add_cache(CLI::App& app, Chosen& chosen);
 void add_completion(CLI::App& app, Chosen& chosen);

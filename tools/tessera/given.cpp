@@ -89,6 +89,7 @@ void CompileFlags::add_options(CLI::App& command) {
         .add_option("--machine", machine,
                     "For a target that is an accelerator: the description of another machine than its usual one")
         ->option_text("FILE.json");
+    command.add_flag("--rtl", rtl, "For such a target: run on its RTL, by the program <machine>-rtl or TESSERA_RTL");
     command
         .add_option("--virtual-threads", options.virtual_threads,
                     "For such a target: tiles in flight; with 1, loads, computes and stores do not overlap (2)")
@@ -160,6 +161,12 @@ Result<CompileOptions> CompileFlags::chosen() const {
     if (no_cache) chosen.cache = "";
     chosen.optimize = !no_optimize;
     chosen.fuse = !no_fuse;
+    if (rtl) {
+        chosen.target += ":rtl";
+        if (!find_backend(chosen.target).ok())
+            return Error(Code::E0501, "--rtl: {} is no target that has RTL", options.target)
+                .hint("name an accelerator with --target");
+    }
     if (!machine.empty()) {
         chosen.target += ":" + machine;
         if (!find_backend(chosen.target).ok())

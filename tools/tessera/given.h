@@ -26,10 +26,11 @@ SymbolValues with_suggested_sizes(const Model& model, SymbolValues sizes);
 struct CompileFlags {
     CompileOptions options;
     std::string machine;  // the file of --machine
+    bool rtl = false;     // --rtl
     bool no_cache = false, no_optimize = false, no_fuse = false;
     double search = 0, mutate = 0;  // seconds; 0: none
 
-    void add_options(CLI::App& command);  // --target, --machine, --virtual-threads, --precision, --cache-dir, --no-cache, --no-optimize, --no-fuse
+    void add_options(CLI::App& command);  // --target, --machine, --rtl, --virtual-threads, --precision, --cache-dir, --no-cache, --no-optimize, --no-fuse
     void add_threads(CLI::App& command);  // --threads
     void add_tier(CLI::App& command, const std::string& standard);  // --tier
     void add_search(CLI::App& command);                             // --search, --mutate

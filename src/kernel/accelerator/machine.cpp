@@ -1,5 +1,6 @@
 #include "kernel/accelerator/machine.h"
 
+#include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>
 
@@ -12,16 +13,17 @@ namespace {
 using MachineJson = nlohmann::ordered_json;
 
 constexpr const char* kMachineFormat = "tessera accelerator 1";
+constexpr int kLeastRows = 2, kMostRows = 65536;  // of a scratchpad
 
 // The one table of the description: visit(group, name, member, least, most, whether it is a power of two).
 template <typename M, typename F>
 void visit_numbers(M& m, F&& visit) {
     visit("array", "inputs", m.inputs, 2, 128, true);
     visit("array", "outputs", m.outputs, 2, 128, true);
-    visit("scratchpads", "inp_rows", m.inp_rows, 2, 65536, true);
-    visit("scratchpads", "wgt_tiles", m.wgt_tiles, 2, 65536, true);
-    visit("scratchpads", "acc_rows", m.acc_rows, 2, 65536, true);
-    visit("scratchpads", "uops", m.uops, 2, 65536, true);
+    visit("scratchpads", "inp_rows", m.inp_rows, kLeastRows, kMostRows, true);
+    visit("scratchpads", "wgt_tiles", m.wgt_tiles, kLeastRows, kMostRows, true);
+    visit("scratchpads", "acc_rows", m.acc_rows, kLeastRows, kMostRows, true);
+    visit("scratchpads", "uops", m.uops, kLeastRows, kMostRows, true);
     visit("memory", "bytes_per_cycle", m.bytes_per_cycle, 2, 256, true);
     visit("memory", "latency", m.latency, 1, 1000, false);
     visit("memory", "outstanding_reads", m.outstanding_reads, 2, 1024, true);
@@ -123,6 +125,21 @@ Result<Machine> parse_machine(const std::string& text, const std::string& source
                      m.fetch_burst)
             .at(source);
     return m;
+}
+
+Result<Machine> with_sizes(const Machine& machine, int inputs, int outputs, int bytes_per_cycle) {
+    Machine m = machine;
+    if (inputs) m.inputs = inputs;
+    if (outputs) m.outputs = outputs;
+    if (bytes_per_cycle) m.bytes_per_cycle = bytes_per_cycle;
+    const auto rows = [](int64_t rows, int64_t was, int64_t is) {
+        return int(std::clamp<int64_t>(rows * was / std::max<int64_t>(1, is), kLeastRows, kMostRows));
+    };
+    m.inp_rows = rows(machine.inp_rows, machine.inputs, m.inputs);
+    m.wgt_tiles = rows(machine.wgt_tiles, int64_t(machine.inputs) * machine.outputs, int64_t(m.inputs) * m.outputs);
+    m.acc_rows = rows(machine.acc_rows, machine.outputs, m.outputs);
+    m.name = fmt::format("{} of {}x{}, {} bytes a cycle", machine.name, m.inputs, m.outputs, m.bytes_per_cycle);
+    return parse_machine(m.to_json(), m.name);
 }
 
 Result<Machine> load_machine(const std::string& path) {

@@ -37,6 +37,9 @@ constexpr int kRowLatency = 5;
 // Instructions whose requests the load unit sends ahead of the one whose rows it writes.
 constexpr int kLoadsInFlight = 4;
 
+// The machine with another array or another memory channel (0: its own), and scratchpads of about as many bytes. E0212.
+Result<Machine> with_sizes(const Machine& machine, int inputs, int outputs, int bytes_per_cycle);
+
 // E0110 for text that is not a description, E0212 for a value that no machine can have.
 Result<Machine> parse_machine(const std::string& json, const std::string& source);
 Result<Machine> load_machine(const std::string& path);

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "kernel/accelerator/compile/network_code.h"
 #include "kernel/accelerator/simulate.h"
+#include "runtime/devices/rtl_simulator.h"
 
 namespace tessera {
 namespace {
@@ -37,6 +38,7 @@ Sizes sizes_of(const accelerator::Activation& is) {
 // Timed events count the cycles of the machine, as seconds of its clock.
 class SimulatedStream : public Stream {
   public:
+    explicit SimulatedStream(bool rtl) : rtl_(rtl) {}
     Status reserve(int64_t) override { return {}; }
 
     Status launch(const Launch& launch, const LaunchArguments& arguments) override {
@@ -51,8 +53,8 @@ class SimulatedStream : public Stream {
             const accelerator::Activation& is = network.values[size_t(network.inputs[i])];
             write_input(compiled, i, Tensor::view(is.dtype, sizes_of(is), arguments.buffers[i], nullptr), memory);
         }
-        const auto done = TRY(accelerator::simulate(compiled.machine, compiled.instructions, memory));
-        seconds_ += double(done.cycles) / (compiled.machine.megahertz * 1e6);
+        const int64_t cycles = TRY(run(compiled, memory));
+        seconds_ += double(cycles) / (compiled.machine.megahertz * 1e6);
         for (size_t i = 0; i < network.outputs.size(); ++i) {
             const Tensor made = TRY(read_output(compiled, i, memory));
             std::memcpy(arguments.buffers[network.inputs.size() + i], made.data(), size_t(made.bytes()));
@@ -77,6 +79,10 @@ class SimulatedStream : public Stream {
     Status update(Recording&, size_t, const Launch&, const LaunchArguments&) override { return cannot_capture(); }
 
   private:
+    Result<int64_t> run(const CompiledNetwork& compiled, std::vector<uint8_t>& memory) const {
+        if (rtl_) return TRY(RtlSimulator::find(compiled.machine)).run(memory, compiled.program);
+        return TRY(accelerator::simulate(compiled.machine, compiled.instructions, memory)).cycles;
+    }
     static Error cannot_capture() { return Error(Code::E0701, "a simulated accelerator captures nothing"); }
     static Status copy(void* to, const void* from, int64_t bytes) {
         if (bytes > 0) std::memmove(to, from, size_t(bytes));
@@ -84,26 +90,37 @@ class SimulatedStream : public Stream {
     }
 
     std::map<const NetworkCode*, std::vector<uint8_t>> memory_;
+    const bool rtl_;
     double seconds_ = 0;  // simulated
 };
 
 class SimulatedAccelerator : public Device {
   public:
+    explicit SimulatedAccelerator(bool rtl) : rtl_(rtl) {}
     std::string_view name() const override { return "simulated accelerator"; }
     bool shares_memory() const override { return false; }
     Result<std::shared_ptr<void>> allocate(int64_t bytes) override { return allocate_bytes(bytes); }
     Result<std::shared_ptr<void>> load_code(std::shared_ptr<const DeviceCode> code) override {
         if (!dynamic_cast<const NetworkCode*>(code.get()))
             return Error(Code::E0701, "the simulated accelerator runs compiled networks only");
+        if (rtl_) TRY(RtlSimulator::find(static_cast<const NetworkCode&>(*code).compiled().machine));
         return std::shared_ptr<void>(code, const_cast<DeviceCode*>(code.get()));
     }
-    Result<std::unique_ptr<Stream>> make_stream(int) override { return std::make_unique<SimulatedStream>(); }
+    Result<std::unique_ptr<Stream>> make_stream(int) override { return std::make_unique<SimulatedStream>(rtl_); }
+
+  private:
+    const bool rtl_;
 };
 
 }  // namespace
 
 Device& simulated_accelerator() {
-    static SimulatedAccelerator device;
+    static SimulatedAccelerator device(false);
+    return device;
+}
+
+Device& accelerator_rtl() {
+    static SimulatedAccelerator device(true);
     return device;
 }
 

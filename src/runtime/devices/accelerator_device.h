@@ -7,5 +7,6 @@
 namespace tessera {
 
 Device& simulated_accelerator();
+Device& accelerator_rtl();  // by their RTL (rtl_simulator.h): slower, and the truth
 
 }  // namespace tessera
