@@ -115,13 +115,13 @@ TEST(Interpret, ChecksWhatItIsGiven) {
     std::vector<Tensor> small{numbered({3}, 1), numbered({4}, 0)};
     EXPECT_EQ(outcome(k, small, {{"N", 3}}), "E0405: 4 elements for y, whose sizes are [3]");
     EXPECT_EQ(outcome(read("kernel k(N) (x: f32[N] strides [N - 9], y: f32[5]) { }"), good, {{"N", 3}}),
-              "E0405: sizes [3] and strides [-6] of x");
+              "E0405: invalid sizes [3] and strides [-6] of x");
     EXPECT_EQ(outcome(read("kernel k(N) (x: f32[3], y: f32[5]) { alloc t: f32[N, N] local }"), good,
                       {{"N", int64_t{1} << 40}})
                   .substr(0, 5),
               "E0108");
     std::vector<Tensor> ints{Tensor::of<int32_t>({3}, {1, 2, 3}), numbered({5}, 0)};
-    EXPECT_EQ(outcome(k, ints, {{"N", 3}}), "E0403: x holds f32, not i32");
+    EXPECT_EQ(outcome(k, ints, {{"N", 3}}), "E0403: x takes elements of type f32, not i32");
     std::vector<Tensor> none;
     EXPECT_EQ(outcome(read("kernel k() () { call fly(; ; ) }"), none), "E0601: there is no intrinsic fly");
     EXPECT_EQ(outcome(read("kernel k() () { call prefetch(; ; ) }"), none), "fine");
