@@ -1,10 +1,10 @@
 #include <array>
 #include <sstream>
 
+#include "backends/backend.h"
 #include "command.h"
 #include "peak.h"
 #include "runtime/code_cache.h"
-#include "tessera/devices.h"
 
 namespace tessera::cli {
 namespace {
@@ -56,10 +56,11 @@ std::string written(const Peak& peak) {
 }  // namespace
 
 Result<Peak> gpu_peak(const CompileOptions& options) {
-    const std::string target = options.target == "cuda" ? "cuda:0" : options.target;
-    std::string name;
-    for (const DeviceInfo& d : list_devices())
-        if (d.target == target) name = fmt::format("{} {} {}", d.name, d.code, d.processors);
+    const Backend& backend = *TRY(find_backend(options.target));
+    std::string name;  // of the first device, where none was named
+    for (const DeviceInfo& d : backend.devices(nullptr))
+        if (d.target == options.target || (name.empty() && options.target == backend.name()))
+            name = fmt::format("{} {} {}", d.name, d.code, d.processors);
     // In the user's folder, whatever the model's own is: it is the card's.
     const bool kept = !options.cache || !options.cache->empty();
     const CodeCache cache = TRY(CodeCache::open(kept ? std::nullopt : std::optional<std::string>("")));

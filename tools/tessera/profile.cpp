@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "accelerator_profile.h"
+#include "backends/backend.h"
 #include "base/output_file.h"
 #include "given.h"
 #include "help.h"
@@ -211,7 +212,7 @@ Result<Measured> Profile::measure(const Executable& executable, const NamedData&
                                   const CompileOptions& chosen) const {
     const EndAtOnce measuring;
     Measured m;
-    const bool gpu = chosen.target.starts_with("cuda");
+    const bool gpu = !TRY(find_backend(chosen.target))->shares_memory();
     if (gpu) {
         m.peak.flops = m.peak.bytes = std::numeric_limits<double>::infinity();  // where it cannot be measured
         if (auto peak = gpu_peak(chosen); peak.ok()) m.peak = std::move(*peak);
