@@ -150,7 +150,7 @@ def test_compile_text_errors(tessera_command, tmp_path):
             (["none.tsk"], 1, ["E0101", "none.tsk"]),
             (["cut.tsk"], 1, ["E0301", "cut.tsk:1:"]),
             (["wrong.tsk"], 1, ["E0601", "twice"]),
-            (["c.tsc"], 1, ["E0406", "x is used outside"])):
+            (["c.tsc"], 1, ["E0406", "x is accessed out of bounds"])):
         done = tessera_command("compile", *arguments)
         assert done.status == status and all(word in done.err for word in words), (arguments, done.err)
 

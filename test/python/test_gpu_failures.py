@@ -73,7 +73,7 @@ fits = int(re.search("a run needs .* MB; N = ([0-9]+) would fit", e.hint).group(
 assert 100 < fits < 2000, e
 run(x[:fits])  # it does
 run(x[:10])
-refused("E0408", "has no room", lambda: run(x))
+refused("E0408", "cannot allocate", lambda: run(x))
 """, STAND_IN_MEMORY=str(4 << 20))
 
 

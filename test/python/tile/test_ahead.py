@@ -104,7 +104,7 @@ def test_what_cannot_be_kept_is_said(script, tmp_path, old, new, said):
 
 
 def test_wrong_usage_of_the_command(script, tessera_command):
-    for words, said in [([], "missing"), (["none.py"], "none.py"), (["--emit=ptxas", script], "ptxas"),
+    for words, said in [([], "no script is given"), (["none.py"], "none.py"), (["--emit=ptxas", script], "ptxas"),
                         (["--python", "no-such-python", script], "no-such-python")]:
         done = tessera_command("tile", *words)
         assert done.status in (1, 2) and said in done.err

@@ -369,7 +369,7 @@ def test_names_that_are_known():
     ("assert 1 == 2, 'unequal'", "unequal"), ("b: tl.constexpr = a.nothing", "nothing"),
     ("a = tl.arange(0, 3)", "power of two"), ("a = tl.program_id(3)", "must be 0, 1, or 2"),
     ("a = tl.sum(tl.arange(0, 4) + tl.arange(0, 8))", "Cannot make_shape_compatible"), ("a = tl.load(n)", "integers are not"),
-    ("a = tl.inline_asm_elementwise('x', '=r', [a], tl.int32, True, 1)", "no meaning on a processor"),
+    ("a = tl.inline_asm_elementwise('x', '=r', [a], tl.int32, True, 1)", "inline GPU assembly is not supported"),
 ])
 def test_mistakes_are_marked(text, message):
     wrong = kernel("""
