@@ -12,6 +12,7 @@
 #include "base/protect.h"
 #include "base/random.h"
 #include "graph/text/print.h"
+#include "runtime/bind_sizes.h"
 #include "train/safetensors.h"
 #include "train/training_graph.h"
 
@@ -119,6 +120,19 @@ struct Training::State {
         if (c.step.scale >= 0) c.inputs[size_t(c.step.scale)] = Tensor::scalar(float(scale));
         if (c.step.keep >= 0) c.inputs[size_t(c.step.keep)] = Tensor::scalar(pending > 0);
         if (c.step.seed >= 0) c.inputs[size_t(c.step.seed)] = Tensor::scalar(int64_t(random() >> 1));
+        return check_batch(c);
+    }
+    // An executable goes on by the sizes that are there, and a target of one row would be broadcast to all.
+    static Status check_batch(const CompiledStep& c) {
+        const auto& declared = c.step.graph->inputs();
+        for (size_t i = 0; i < declared.size(); ++i)
+            if (!c.inputs[i].is_tensor() || !declared[i]->type().is_tensor() ||
+                c.inputs[i].tensor().rank() != declared[i]->type().tensor().rank())
+                return {};  // the run says so
+        const std::vector<SizeSource> sources = size_sources(*c.step.graph);
+        std::vector<int64_t> sizes;
+        read_sizes(sources, c.inputs, sizes);
+        TRY(bind_sizes(sources, sizes));
         return {};
     }
     int target_port() const { return whole.step.target >= 0 ? int(ports.size()) - 1 : -1; }

@@ -473,11 +473,14 @@ def test_what_is_refused():
             tessera.training(mlp(), **options)
     step = tessera.training(mlp(), "cross_entropy", tessera.SGD(0.1), threads=1)
     for call, message in ((lambda: step(x), "E0402"), (lambda: step(x, labels, labels), "E0401"), (lambda: step(x, labels, z=x), "E0401"),
-                          (lambda: step(x, labels[:5]), "E0405"), (lambda: step(x, labels.astype(np.float32)), "E0403"),
+                          (lambda: step(x, labels[:5]), "E0405"), (lambda: step(x, labels[:1]), "E0405"), (lambda: step(x, labels.astype(np.float32)), "E0403"),
                           (lambda: step(x[:, :4], labels), "E0405")):
         with pytest.raises(tessera.Error, match=message):
             call()
     assert step.updates == 0
+    step = tessera.training(mlp(), "mse", tessera.SGD(0.1), threads=1)
+    with pytest.raises(tessera.Error, match="E0405"):
+        step(x, np.zeros((1, 3), np.float32))
 
 
 def test_optimizers_check_their_numbers():
