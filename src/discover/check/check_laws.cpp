@@ -451,9 +451,12 @@ bool propagates(const Term& t, const std::string& name, bool nan_only) {
     if (t.form != Form::Op) return false;
     const std::string& op = t.op->name;
     constexpr std::string_view kAll[] = {"identity", "neg", "add", "sub", "mul", "sqrt", "abs", "div"};
-    const bool always = std::find(std::begin(kAll), std::end(kAll), op) != std::end(kAll);
-    if (!always &&
-        !(nan_only && op != "sign" && t.args.size() == 1 && t.op->types.size() == 1 && t.op->outputs[0].type == "T"))
+    constexpr std::string_view kHide[] = {"sign", "thresholded_relu", "shrink", "hardmax"};  // numbers, also of NaN
+    const auto among = [&](const auto& names) {
+        return std::find(std::begin(names), std::end(names), op) != std::end(names);
+    };
+    if (!among(kAll) &&
+        (!nan_only || among(kHide) || t.args.size() != 1 || t.op->types.size() != 1 || t.op->outputs[0].type != "T"))
         return false;
     for (size_t i = 0; i < t.args.size(); ++i)
         if ((op != "div" || i == 0 || nan_only) && propagates(t.args[i], name, nan_only)) return true;
