@@ -97,8 +97,9 @@ class Executable {
     // previous run. The executable keeps no references to the inputs after the call.
     Result<std::vector<Datum>> run_in_order(const std::vector<Datum>& inputs, const RunOptions& options = {}) const;
     Result<std::vector<StepProfile>> profile(const NamedData& inputs, int runs = 10) const;
-    // What each part takes that an accelerator computes, by its own clock; empty if there are none.
-    Result<std::vector<DeviceProfile>> profile_devices() const;
+    // What each part takes that an accelerator computes, by its own clock; empty if there are none. A model with dynamic
+    // sizes has none until `inputs` say the sizes.
+    Result<std::vector<DeviceProfile>> profile_devices(const NamedData& inputs = {}) const;
     // E0501 if the model was compiled for the CPU, or has host steps.
     Result<DeviceRuns> on_device(const NamedData& inputs) const;
     Result<double> seconds_on_device(const NamedData& inputs, int runs = 100) const;  // the average, as DeviceRuns::seconds

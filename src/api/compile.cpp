@@ -4,6 +4,8 @@
 #include <malloc.h>
 
 #include <chrono>
+#include <limits>
+#include <set>
 
 #include "api/executable_state.h"
 #include "api/relax.h"
@@ -141,12 +143,20 @@ void describe(const Program& program, CompileReport& report) {
     for (const NestedProgram& n : program.nested) describe(*n.program, report);
 }
 
-// Where sizes decide how the model goes on, it is compiled again for those that come.
-void keep_for_sizes(const Model& model, const CompileOptions& options, Executable::State& state) {
+// Where sizes decide how the model goes on, or what another device can take, it is compiled again for those that come.
+void keep_for_sizes(const Model& model, const CompileOptions& options, bool offloads, Executable::State& state) {
     const CompileReport& report = state.report;
-    if (report.deciding.empty() || report.host_steps == 0) return;
-    state.specialised = std::make_unique<Specialised>(model, options, report.deciding, report.host_steps);
+    if (report.deciding.empty() || (report.host_steps == 0 && !offloads)) return;
+    const size_t general = offloads ? std::numeric_limits<size_t>::max() : report.host_steps;
+    state.specialised = std::make_unique<Specialised>(model, options, report.deciding, general);
     state.origin = model;
+}
+
+std::vector<std::string> symbols_of_inputs(const Graph& graph) {
+    std::set<std::string> names;
+    for (const SizeSource& source : size_sources(graph))
+        for (const std::string& name : free_symbols(source.size)) names.insert(name);
+    return {names.begin(), names.end()};
 }
 
 // Constants of a graph that lie in mapped files, by place alone: whoever has the file decides whether it stays mapped.
@@ -217,7 +227,7 @@ class Compilation {
         state.report = std::move(found->report);
         state.loaded = std::move(found->loaded);
         state.entry = std::move(found->entry);
-        keep_for_sizes(model, state.options, state);
+        keep_for_sizes(model, state.options, offloads(), state);
         let_go_of_memory();
         return Executable(state_);
     }
@@ -229,7 +239,8 @@ class Compilation {
         Executable::State& state = *state_;
         TRY(go_on());
         auto graph = TRY(phases_.run("rewrite", [&] { return rewritten(model.graph(), precision_, options_); }));
-        if (options_.specialise) state.report.deciding = deciding_sizes(*graph);
+        if (options_.specialise)
+            state.report.deciding = offloads() ? symbols_of_inputs(*graph) : deciding_sizes(*graph);
         TRY(go_on());
         Program program = TRY(phases_.run("lower", [&] { return from_graph(std::move(graph), lower_); }));
         describe(program, state.report);
@@ -263,7 +274,7 @@ class Compilation {
             state.packed = pack_program(program, state.report);
         else
             state.origin = *own;
-        keep_for_sizes(*own, state.options, state);
+        keep_for_sizes(*own, state.options, offloads(), state);
         const auto read_by_rewriting = places_of_constants(own->graph());
         own.reset();
         state.loaded = TRY(phases_.run(

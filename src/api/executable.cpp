@@ -198,11 +198,12 @@ std::optional<int64_t> Executable::arena_bytes(const std::map<std::string, int64
     return bytes.ok() ? std::optional(*bytes) : std::nullopt;
 }
 
-Result<std::vector<DeviceProfile>> Executable::profile_devices() const {
+Result<std::vector<DeviceProfile>> Executable::profile_devices(const NamedData& inputs) const {
     State& s = *TRY(state_->optimized());
     return protect("profile_devices", s.reproducer(), [&]() -> Result<std::vector<DeviceProfile>> {
         std::vector<DeviceProfile> all;
-        gather_device_profiles(s.program(), all);
+        const State::Loaded program = inputs.empty() ? nullptr : TRY(s.here(inputs));
+        gather_device_profiles(program ? program->program() : s.program(), all);
         return all;
     });
 }

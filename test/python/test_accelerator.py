@@ -149,10 +149,13 @@ def test_what_is_not_quantized_runs_on_the_host(tmp_path, tessera_command):
     x = images(1)[0]
     model = tessera.load(cnn())
     np.testing.assert_array_equal(tessera.compile(model, target="tessel", cache="")(x), tessera.compile(model, cache="")(x))
-    dynamic = tessera.quantize(cnn(), samples=[{"x": x}])[0]  # the batch is N
+    dynamic = tessera.quantize(cnn(), samples=[{"x": x}])[0]  # the batch is N, known at the first run
     compiled = tessera.compile(dynamic, target="tessel")
     assert any("sizes are not constants" in why for _, why in compiled.report.decisions)
     assert np.abs(compiled(x) - dynamic(x)).max() < 0.1 * np.abs(dynamic(x)).max()
+    dynamic.save(tmp_path / "dynamic.onnx")
+    done = tessera_command("profile", "dynamic.onnx", "--target", "tessel", "--dim", "N=2")
+    assert done.status == 0 and "matrix" in done.out, done.err
     (tmp_path / "m.onnx").write_bytes(cnn())
     done = tessera_command("profile", "m.onnx", "--target", "tessel", "--dim", "N=1", "--runs", "2")
     assert done.status == 0 and "all " in done.out, done.err  # of the host

@@ -42,8 +42,8 @@ struct Profile {
   private:
     Status check_usage() const;
     // Of a target that computes parts of models by its own clock; false: this one does not.
-    Result<bool> profile_accelerator(const Model& model, const Executable& executable, const CompileOptions& chosen,
-                                     std::optional<OutputFile>& page_file) const;
+    Result<bool> profile_accelerator(const Model& model, const Executable& executable, const NamedData& given,
+                                     const CompileOptions& chosen, std::optional<OutputFile>& page_file) const;
     Result<Measured> measure(const Executable& executable, const NamedData& given, const CompileOptions& chosen) const;
 };
 
@@ -162,7 +162,7 @@ Status Profile::operator()() const {
     if (!trace.empty()) file.emplace(TRY(OutputFile::create(trace)));
     if (!report.empty()) page_file.emplace(TRY(OutputFile::create(report)));
     Executable executable = TRY(compile_with_progress(model, chosen, progress));
-    if (TRY(profile_accelerator(model, executable, chosen, page_file))) return {};
+    if (TRY(profile_accelerator(model, executable, given, chosen, page_file))) return {};
     const Measured m = TRY(measure(executable, given, chosen));
     if (file) {
         TRY(file->write(trace_json(m).dump(-1, ' ', false, Json::error_handler_t::replace)));
@@ -181,9 +181,9 @@ Status Profile::operator()() const {
     return {};
 }
 
-Result<bool> Profile::profile_accelerator(const Model& model, const Executable& executable,
+Result<bool> Profile::profile_accelerator(const Model& model, const Executable& executable, const NamedData& given,
                                           const CompileOptions& chosen, std::optional<OutputFile>& page_file) const {
-    AcceleratorProfile found{.parts = TRY(executable.profile_devices()), .without = {}};
+    AcceleratorProfile found{.parts = TRY(executable.profile_devices(given)), .without = {}};
     if (found.parts.empty()) return false;
     if (!trace.empty())
         return Error(Code::E0501, "--trace is for steps that are measured in seconds")
@@ -191,7 +191,7 @@ Result<bool> Profile::profile_accelerator(const Model& model, const Executable& 
     if (latency_hiding) {
         CompileOptions one = chosen;
         one.virtual_threads = 1;
-        found.without = TRY(TRY(compile_with_progress(model, one, progress)).profile_devices());
+        found.without = TRY(TRY(compile_with_progress(model, one, progress)).profile_devices(given));
     }
     if (page_file) {
         TRY(page_file->write(accelerator_page(found, executable, shown_path(path))));
