@@ -371,5 +371,23 @@ TEST(Soundness, WhatAnAttributeSaysIsNotDropped) {
     printf("%zu rules, %zu refuted, the others untested\n", all.size(), refuted);
 }
 
+// Some ops give a number also where their operand is none.
+TEST(HiddenNaN, IsNotTakenToBePassedOn) {
+    for (const char* op : {"thresholded_relu", "shrink"})
+        for (const char* text : {"{}(y@matmul(sqrt(add(x:f64, 1e9)), z)) => add({}(y), sub(y, y))",
+                                 "{}(y@reduce_sum(acos(mul(x:f64, 1e-12)), a)) => add({}(y), sub(y, y))",
+                                 "mul({}(y@reduce_sum(sqrt(add(x:f64, 1e9)), a)), 2.0) => "
+                                 "sub(add({}(y), add(y, {}(y))), y)",
+                                 "{}(y@reduce_mean(x:float, a)) => add({}(y), sub(y, y)) "
+                                 "if dim(x, 0) > 0 and dim(x, -1) > 0"}) {
+            Result<Rules> rules = read_rules("door [reassociates]: " + filled(text, op), "test");
+            ASSERT_TRUE(rules.ok()) << rules.error().to_string();
+            const Rule& rule = (*rules)[0];
+            EXPECT_FALSE(prove_for_any_rank(rule).proved) << to_string(rule);
+            for (const char* kind : {"elements\n", "elements by meaning\n"})
+                EXPECT_FALSE(verify_rule(rule, {{rule.name, {{}, {}, {kind}}}}).ok()) << to_string(rule);
+        }
+}
+
 }  // namespace
 }  // namespace tessera::doors_bits_test
