@@ -27,7 +27,10 @@ Result<ExploredMachine> explored(const Graph& graph, const SizedMachine& machine
     }
     if (made.layers == 0)
         return Error(Code::E0601, "the machine computes no layer of the model")
-            .hint("it takes quantized layers: see `tessera quantize`");
+            .hint(
+                "it takes quantized layers (`tessera quantize`) of constant sizes; `tessera compile --explain` says "
+                "why "
+                "it leaves each of the others");
     return made;
 }
 

@@ -118,9 +118,9 @@ class IntegerForm {
         if (node.input(2) && !(bias = bias_of(node.input(2), x->by.scale, *w))) return;
         Value* right = w->bytes;
         if (transposed) {
-            auto turned = exchanged(*w->bytes->tensor());
-            if (!turned.ok()) return b_.fail(std::move(turned.error()));
-            right = graph_.constant(std::move(*turned), w->bytes->name() + "_transposed");
+            auto swapped = exchanged(*w->bytes->tensor());
+            if (!swapped.ok()) return b_.fail(std::move(swapped.error()));
+            right = graph_.constant(std::move(*swapped), w->bytes->name() + "_transposed");
         }
         Value* sum = instead(node, "matmul_integer", {x->bytes, right, zero(x->by)});
         if (bias) sum = b_.add(sum, bias);

@@ -1,6 +1,6 @@
 // Strassen's product with known weights: rows, columns and depth are halved once or twice (`halvings`), and 7 products
 // of tiles take the place of 8, or 49 of 64. Sums of A are made as it is packed, those of the weights ahead, and
-// products are added up while they lie in the second cache.
+// products are added up while they are in the L2 cache.
 #pragma once
 
 #include "kernel/cpu/contraction_tiles.h"

@@ -103,8 +103,8 @@ Status map_to_threads(Schedule& s, const std::string& name, bool share_squares) 
     TRY(merge_dense_axes(s, name));
     if (share_squares) {
         Schedule before = s;
-        auto turned = transpose_to_blocks(s, name);
-        if (turned.ok() && *turned) return {};
+        auto transposed = transpose_to_blocks(s, name);
+        if (transposed.ok() && *transposed) return {};
         s = std::move(before);
     }
     const Stage stage = find_stage(s, name);

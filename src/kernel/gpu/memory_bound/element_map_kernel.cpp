@@ -143,8 +143,8 @@ std::optional<Lowered> element_map_kernel(const Compute& compute, const Machine&
     int64_t bytes = int64_t(dtype_bytes(s.compute().buffers[size_t(stage.buffer)].dtype));
     for (const Expr& load : loads_of(stage)) bytes = std::max(bytes, int64_t(dtype_bytes(load.dtype())));
     if (lanes * bytes >= kWholeAccess) return {};
-    Schedule turned = s;
-    if (auto squares = transpose_to_blocks(turned, name); squares.ok() && *squares) return {};
+    Schedule transposed = s;
+    if (auto squares = transpose_to_blocks(transposed, name); squares.ok() && *squares) return {};
     const int64_t total = elements_of(stage.axes).as_int().value_or(kManyElements);
     const int64_t each =
         std::min({kMostTurnsOfThread, kBytesOfThread / (lanes * bytes), total / lanes / device_threads(machine)});
