@@ -88,6 +88,23 @@ TEST(RunSizes, WindowsOverNothing) {
     EXPECT_TRUE(executable->run({{"x", *Tensor::zeros(DType::f32, {1, 2, 3, 5})}}).ok());
 }
 
+// What is made in its place in a concat waits for the sizes of the others, unless they are inferred from it.
+TEST(RunSizes, PartsOfConcats) {
+    for (int axis : {0, 1})
+        expect_everywhere(
+            fmt::format("graph g(x: f32[N,3], w: f32[3,4], r: f32[1,1], s: i64[2]) {{ %a = matmul(x, w) "
+                        "%e = expand(r, s) %c = concat(%a, %e, axis={}) %d = relu(%a) return %c, %d }}",
+                        axis),
+            {{"N", 5}}, with("s", axis == 0 ? std::vector<double>{2, 4} : std::vector<double>{5, 2}));
+    expect_everywhere("graph g(x: f32[2,3], w: f32[3,7]) { %a = matmul(x, w) %i = non_zero(%a) %f = cast(%i, to=1) "
+                      "%c = concat(%a, %f, axis=1) %d = relu(%a) return %c, %d }");
+    // Each waits for the sizes that are inferred from the other.
+    expect_everywhere("graph g(x: f32[2,3], w: f32[3,7], v: f32[3,9]) { %a = matmul(x, w) %b = matmul(x, v) "
+                      "%i = non_zero(%a) %f = cast(%i, to=1) %j = non_zero(%b) %h = cast(%j, to=1) "
+                      "%c = concat(%a, %h, axis=1) %e = concat(%b, %f, axis=1) %d = relu(%a) %k = relu(%b) "
+                      "return %c, %e, %d, %k }");
+}
+
 TEST(RunSizes, RangeAndFill) {
     using Case = std::vector<double>;
     for (const char* type : {"i64", "i32", "f32", "f64"})

@@ -205,6 +205,8 @@ class Assembly {
                 continue;
             }
             for (int n : all_reads(units[u].group, checks, [&](int check) { depend(int(u), check); })) needs(int(u), n);
+            for (int n : grouping_.groups[size_t(units[u].group)])
+                for (int from : storage_[size_t(n)].sizes) needs(int(u), from);
         }
         for (const auto& [unit, reader] : updates_after_readers(units, unit_of, users)) depend(unit, reader);
         using Entry = std::pair<int, int>;

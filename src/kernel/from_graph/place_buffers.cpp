@@ -45,7 +45,8 @@ class Placing {
   private:
     struct Part {
         int joined = -1;
-        Expr from = 0;  // along its axis
+        Expr from = 0;                // along its axis
+        std::vector<int> sizes = {};  // that define sizes of the whole
     };
 
     const Definition& def(int n) const { return all_.list[size_t(n)]; }
@@ -62,9 +63,12 @@ class Placing {
             const Definition& d = all_.list[i];
             if (d.kind != Definition::Kind::Joined || !g_.live[i]) continue;
             Expr from = 0;
+            std::vector<int> sizes = all_.size_sources(int(i));
+            sizes.insert(sizes.end(), in_[i].sizes.begin(), in_[i].sizes.end());
             for (int p : d.parts) {
                 int made = made_in_place(int(i), p, needed);
-                in_[size_t(made)] = {int(i), from};
+                if (made != p && leads_to(made, sizes)) made = p;
+                in_[size_t(made)] = {int(i), from, sizes};
                 if (made != p) drop(p);
                 from = from + def(p).shape[size_t(d.axis)];
             }
@@ -81,6 +85,36 @@ class Placing {
         if (!computed || !alone || needed[size_t(n)] || in_[size_t(n)].joined >= 0) return part;
         if (layouts_.order[size_t(n)] != layouts_.order[size_t(joined)] || !(def(n).shape == p.shape)) return part;
         return n;
+    }
+
+    // Whether one of `ends` is computed from the definition, or along with it.
+    bool leads_to(int n, const std::vector<int>& ends) {
+        if (ends.empty()) return false;
+        if (hosts_.empty())
+            for (const HostNode& h : all_.hosts) hosts_[h.node].push_back(&h);
+        std::vector<int> work = ends;
+        std::vector<bool> seen(all_.list.size());
+        while (!work.empty()) {
+            const int m = work.back();
+            work.pop_back();
+            if (m < 0 || seen[size_t(m)]) continue;
+            if (m == n) return true;
+            seen[size_t(m)] = true;
+            const Definition& d = def(m);
+            auto add = [&](const std::vector<int>& more) { work.insert(work.end(), more.begin(), more.end()); };
+            if (d.has_body()) add(loaded_slots(d.body));
+            add(d.parts);
+            add(all_.size_sources(m));
+            add(in_[size_t(m)].sizes);
+            if (const int group = g_.group_of[size_t(m)]; group >= 0) add(g_.groups[size_t(group)]);
+            auto hosts = hosts_.find(d.node);
+            if (!d.node || hosts == hosts_.end()) continue;
+            for (const HostNode* h : hosts->second) {
+                add(h->inputs);
+                add(h->captured);
+            }
+        }
+        return false;
     }
 
     void drop(int part) {
@@ -113,6 +147,7 @@ class Placing {
         if (s.offset.empty()) s.offset.assign(s.order.size(), Expr(0));
         for (size_t k = 0; k < s.order.size(); ++k)
             if (s.order[k] == def(part.joined).axis) s.offset[k] = s.offset[k] + part.from;
+        s.sizes = part.sizes;
         storage_[size_t(n)] = std::move(s);
     }
 
@@ -121,6 +156,7 @@ class Placing {
     Grouping& g_;
     Program& program_;
     std::vector<Part> in_;  // by definition: what it is a part of
+    std::unordered_map<const Node*, std::vector<const HostNode*>> hosts_;
     std::vector<Storage> storage_;
 };
 

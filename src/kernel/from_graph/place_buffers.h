@@ -11,6 +11,7 @@ struct Storage {
     int buffer = -1;
     std::vector<int> order = {};
     std::vector<Expr> offset = {};  // by dimension of the buffer; empty: from its start
+    std::vector<int> sizes = {};    // of a part: definitions that define sizes of the buffer, before it is stored
 };
 
 // Adds the program's buffers, inputs and outputs. A part that is only a copy of something which can be made in its
