@@ -68,7 +68,8 @@ void bind_quantize(nb::module_& m) {
         .def("__eq__", [](const Profile& a, const Profile& b) { return a == b; }, nb::is_operator(),
              nb::sig("def __eq__(self, arg: object, /) -> bool"))
         .def("__repr__", [](const Profile& p) {
-            return fmt::format("<tessera.Profile of {} samples, {} values>", p.samples, p.values.size());
+            return fmt::format("<tessera.Profile of {}, {}>", plural(int64_t(p.samples), "sample"),
+                               plural(int64_t(p.values.size()), "value"));
         });
 
     nb::class_<QuantizeOptions>(m, "QuantizeOptions")
@@ -104,7 +105,8 @@ void bind_quantize(nb::module_& m) {
         }, "In dB, by output, on the samples.")
         .def_ro("seconds", &QuantizeReport::seconds)
         .def("__repr__", [](const QuantizeReport& r) {
-            return fmt::format("<tessera.QuantizeReport: {} of {} layers>", r.quantized, r.layers.size());
+            return fmt::format("<tessera.QuantizeReport: {} of {}>", r.quantized,
+                               plural(int64_t(r.layers.size()), "layer"));
         });
 
     m.def("calibrate", &calibrate_model, nb::arg("model"), nb::arg("samples"), nb::arg("optimize"), nb::arg("threads"),

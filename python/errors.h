@@ -18,15 +18,15 @@
     throw nb::python_error();
 }
 
-// By Python's warnings module; one that is made an error there is raised.
+// By Python's warnings module, at the line of the user's; one that is made an error there is raised.
 inline void warn(const std::vector<tessera::Warning>& warnings) {
     namespace nb = nanobind;
     if (warnings.empty()) return;
-    nb::object type = nb::module_::import_("tessera._errors").attr("ModelWarning");
+    nb::object say = nb::module_::import_("tessera._errors").attr("warn");
     for (const tessera::Warning& w : warnings) {
         std::string text = std::string(tessera::code_name(w.code)) + ": " + w.message;
         if (!w.where.empty()) text += "\n  at: " + w.where;
-        if (PyErr_WarnEx(type.ptr(), text.c_str(), 2) != 0) throw nb::python_error();
+        say(text);
     }
 }
 

@@ -575,6 +575,7 @@ void bind_compiler(nb::module_& m) {
         .def_prop_ro("inputs", &Executable::inputs)
         .def_prop_ro("outputs", &Executable::outputs)
         .def_prop_ro("report", [](const Executable& e) { return e.report(); })
+        .def_prop_ro("target", &Executable::target)
         .def_prop_ro("weight_bytes", &Executable::weight_bytes)
         .def_prop_ro("gpu", &Executable::gpu, "The number of the GPU that it runs on; -1: the CPU.")
         .def("arena_bytes", &Executable::arena_bytes, nb::arg("symbols") = std::map<std::string, int64_t>{})

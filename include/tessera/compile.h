@@ -118,6 +118,7 @@ class Executable {
     std::optional<int64_t> arena_bytes(const std::map<std::string, int64_t>& symbols = {}) const;
     int64_t weight_bytes() const;
     int gpu() const;  // number of the GPU that it runs on; kNoGpu: the CPU
+    const std::string& target() const;  // as compile() was given it
 
     // A stage of compilation as text: "graph", "outline" (the graph without the data of weights), "compute" or
     // "schedule" (E0501 without keep_weights), "kernel", "llvm" or "asm" (for a GPU "ptx"), or "device": the code of

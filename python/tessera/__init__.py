@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol, cast
 
+from . import _html
+from ._arguments import checked
 from ._arrays import array_from, numpy_dtype, tensor_from
 from ._custom_op import TensorType, custom_op
 from ._errors import Error, FileError, InputError, MissingFileError, ModelWarning
@@ -31,7 +33,8 @@ from ._tessera import OptimizeReport, PassRun, Port, Rewrite, SearchedCandidate,
 from ._tessera import Device, DeviceProfile, Metadata, Profile, QuantizedLayer, QuantizeReport, Summary, Tensor, TrainingReport, ValueProfile
 from ._tessera import Model as _Model
 from ._tessera import compile as _compile
-from ._tessera import compile_targets, devices, memory_in_use, memory_limit, optimizer_passes
+from ._tessera import compile_targets, memory_in_use, memory_limit, optimizer_passes
+from ._tessera import devices as _devices
 from ._tessera import discover as _discover
 from ._tessera import optimize as _optimize
 from ._tessera import search as _search
@@ -44,7 +47,7 @@ except PackageNotFoundError:  # used from a source tree
     __version__ = "0"
 
 __all__ = ["Adagrad", "Adam", "AdamW", "CompileReport", "Device", "DeviceProfile", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
-           "Executable", "FileError", "InferenceSession", "InputError", "Lion", "Loss", "Metadata", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Profile", "QuantizeReport", "QuantizedLayer", "Rewrite", "SGD", "SearchReport",
+           "Executable", "FileError", "InferenceSession", "InputError", "Lion", "Loss", "Metadata", "MissingFileError", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Profile", "QuantizeReport", "QuantizedLayer", "Rewrite", "SGD", "SearchReport",
            "SearchedCandidate", "SearchedRule", "StepProfile", "Summary", "Tensor", "TensorType", "Training", "TrainingReport", "ValueProfile", "array_from", "calibrate", "compile",
            "compile_targets", "custom_op", "demo", "devices", "discover", "from_onnx", "from_torch", "load", "memory_in_use", "memory_limit", "numpy_dtype",
            "optimize", "optimizer_passes", "parse", "quantize", "search", "set_memory_limit", "tensor_from",
@@ -107,14 +110,22 @@ def from_torch(module: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | N
     return convert(module, args, kwargs, dynamic_shapes=dynamic_shapes)
 
 
+@checked
 def parse(text: str) -> Model:
     """Parses the text form of a model."""
     return Model(_Model.parse(text))
 
 
+@checked
 def demo(name: str = "resnet50", seed: int = 0) -> Model:
     """A built-in model with seeded weights."""
     return Model(_Model.demo(name, number("seed", seed, 0)))
+
+
+def devices() -> list[Device]:
+    """The host, all GPUs that the driver reports, then simulated accelerators. Device.target is an argument for
+    `target`."""
+    return _html.Rows(_devices())
 
 
 def set_memory_limit(size: int | str) -> None:
@@ -133,6 +144,7 @@ def _paths(files: Files) -> list[str]:
     return [path_text(path) for path in ([files] if isinstance(files, (str, os.PathLike)) else files)]
 
 
+@checked
 def optimize(model: Source, precision: str = "default", *, rules: Files = (),
              refute_rules: bool = True, fold_limit: int = 1 << 24, stop_after: str = "",
              record: bool = False, cache: Path | None = None) -> tuple[Model, OptimizeReport]:
@@ -148,6 +160,7 @@ def optimize(model: Source, precision: str = "default", *, rules: Files = (),
     return Model(done.model), done.report
 
 
+@checked
 def search(model: Source, seconds: float = 60, *, strategy: str = "egraph", cost: str = "measured",
            precision: str = "default", target: str = "host", rules: Files = (), built_in_rules: bool = True,
            refute_rules: bool = True, tested_rules: bool = False, max_rule_ops: int = 0, time_candidates: bool = True,
@@ -181,6 +194,7 @@ def search(model: Source, seconds: float = 60, *, strategy: str = "egraph", cost
     return Model(done.model), done.report
 
 
+@checked
 def discover(ops: Path | Sequence[str] = "taso", max_ops: int = 3, *,
              out: Path | None = None, seed: int = 0, threads: int = 0,
              work_dir: Path | None = None, prove: bool = True, all: bool = False,
@@ -203,6 +217,7 @@ def discover(ops: Path | Sequence[str] = "taso", max_ops: int = 3, *,
                      "" if work_dir is None else path_text(work_dir), prove, all, shrinking, corrected, progress)
 
 
+@checked
 def compile(model: Source | TorchModule, example_inputs: Sequence[Any] | None = None, *, target: str = "host", threads: int = 0,
             precision: str = "default", optimize: bool = True, fuse: bool = True, keep_weights: bool = False, cache: Path | None = None, tier: str = "full",
             virtual_threads: int = 2, progress: Progress | None = None) -> Executable:
@@ -227,6 +242,7 @@ def compile(model: Source | TorchModule, example_inputs: Sequence[Any] | None = 
                                fuse, keep_weights, folder, tier, number("virtual_threads", virtual_threads, 1, 2), progress))
 
 
+@checked
 def training(model: Source, loss: str | Loss | None = "cross_entropy", optimizer: Optimizer = AdamW(), *,
              parameters: Sequence[str] = (), frozen: Sequence[str] = (), clip_norm: float = 0, clip_value: float = 0,
              precision: str | None = None, loss_scale: float = 0, accumulate: int = 1, training_mode: bool = True, seed: int = 0,
@@ -248,6 +264,7 @@ def training(model: Source, loss: str | Loss | None = "cross_entropy", optimizer
                          threads=number("threads", threads, 0, MOST_THREADS), strict=strict, cache=cache)
 
 
+@checked
 def calibrate(model: Source, samples: Iterable[Inputs], *, optimize: bool = True, threads: int = 0,
               progress: Progress | None = None) -> Profile:
     """Runs a model on samples and returns the ranges and histograms of its values (docs/quantization.md).
@@ -257,6 +274,7 @@ def calibrate(model: Source, samples: Iterable[Inputs], *, optimize: bool = True
     return calibrate_model(load(model), samples, optimize, threads, progress)
 
 
+@checked
 def quantize(model: Source, profile: Profile | Path | None = None, *, samples: Iterable[Inputs] = (), scheme: str = "minmax",
              percentile: float = 99.99, activations: str = "uint8", symmetric: bool = False, power_of_two: bool = False,
              per_channel: bool = True, weight_scheme: str = "minmax", bias_correction: bool = False, products: bool = False,
@@ -278,3 +296,9 @@ def quantize(model: Source, profile: Profile | Path | None = None, *, samples: I
 
 
 from .onnxruntime import InferenceSession  # noqa: E402 - it needs load and compile
+
+
+def __dir__() -> list[str]:
+    """What an interactive session completes: the public names, and the submodules that are loaded."""
+    modules = [name for name in ("kernel", "onnx_backend", "onnxruntime", "tile", "torch") if name in globals()]
+    return sorted([*__all__, *modules, *(name for name in globals() if name.startswith("__"))])

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from ._arguments import shown
 from ._errors import Error
 from ._tessera import Datum, Port, Tensor, gpu_of_memory
 
@@ -37,6 +38,8 @@ PLAIN_NAMES = frozenset(_NAMES[dtype] for dtype in _PLAIN)  # of element types t
 
 def numpy_dtype(name: str) -> DType:
     """The NumPy dtype of an element type: numpy_dtype("bf16")."""
+    if name != "str" and name not in _NUMPY:
+        raise Error("E0501", f'there is no element type "{name}"', hint=f"there are: {', '.join(_NUMPY)}, str")
     return np.dtype(object) if name == "str" else _NUMPY[name]
 
 
@@ -152,12 +155,14 @@ def tensor_from(value: Any, expected: str | None = None, gpu: int = -1, writable
             raise Error("E0501", f"{type(value).__name__} cannot be imported through DLPack: {str(e).splitlines()[0]}",
                         hint="it must be contiguous, in CPU or NVIDIA GPU memory" + (", and writable" if writable else "")) from None
     if numpy:
+        if np.ma.is_masked(value):
+            raise Error("E0501", "the array has masked elements, which tensors do not have", hint="give them values: x.filled(0)")
         array = np.asarray(value)
     else:  # a Python number, string or list takes the type that is asked for
         try:
             array = np.asarray(value, dtype=None if expected in (None, "str") else _NUMPY[expected])
         except (TypeError, ValueError, OverflowError) as e:
-            raise Error("E0501", f"expected {expected or 'an array'}, got {_shown(value)}: {e}") from None
+            raise Error("E0501", f"expected {expected or 'an array'}, got {shown(value)}: {e}") from None
     if array.dtype.kind == "O" and expected not in (None, "str"):
         raise Error("E0403", f"expected {expected}, got an array of Python objects", hint="convert it with astype first")
     if array.dtype.kind in "OUST":
@@ -168,11 +173,6 @@ def tensor_from(value: Any, expected: str | None = None, gpu: int = -1, writable
     shape = list(array.shape)
     array = np.ascontiguousarray(array)
     return Tensor.from_memory(name, shape, array.ctypes.data, array)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else type(value).__name__
 
 
 def _text(item: Any) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from ._tessera import CompileReport, OptimizeReport, Port, SearchReport, Summary
+from ._tessera import CompileReport, Device, DeviceProfile, OptimizeReport, Port, Profile, QuantizeReport, SearchReport, StepProfile
+from ._tessera import Summary
+
+Item = TypeVar("Item")
 
 _MOST_ROWS = 12
 
@@ -64,10 +67,53 @@ def _of_search_report(report: SearchReport) -> str:
     return f"<div><strong>{html.escape(repr(report)[1:-1].removeprefix('tessera.'))}</strong><pre>{html.escape(report.explain())}</pre></div>"
 
 
+def _decibels(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def _of_quantize_report(report: QuantizeReport) -> str:
+    rows = [(layer.node, layer.op, f"{layer.low:.4g} to {layer.high:.4g}" if layer.quantized else f"f32: {layer.why}",
+             _decibels(layer.weight_snr), _decibels(layer.snr)) for layer in report.layers]
+    return _titled(repr(report)[1:-1].removeprefix("tessera."),
+                   _table(("layer", "op", "input range", "weights dB", "output dB"), rows[:_MOST_ROWS], len(rows) - _MOST_ROWS),
+                   _table(("output", "dB"), [(name, _decibels(snr)) for name, snr in report.output_snr.items()]))
+
+
+def _of_profile(profile: Profile) -> str:
+    rows = [(name, f"{value.min:.4g}", f"{value.max:.4g}", value.count) for name, value in profile.values.items()]
+    return _titled(repr(profile)[1:-1].removeprefix("tessera."),
+                   _table(("value", "min", "max", "elements"), rows[:_MOST_ROWS], len(rows) - _MOST_ROWS))
+
+
+def _cells(item: object) -> dict[str, object]:
+    """A row of a table of such."""
+    if isinstance(item, Device):
+        return {"target": item.target, "device": item.name, "usable": "yes" if item.usable else item.why}
+    if isinstance(item, StepProfile):
+        return {"step": item.label, "kind": item.kind, "ms": f"{item.seconds * 1e3:.3g}", "nodes": ", ".join(item.nodes)}
+    if isinstance(item, DeviceProfile):
+        return {"part": item.name, "machine": item.machine, "layers": len(item.layers), "cycles": item.cycles}
+    return {"": repr(item)}
+
+
+def _of_rows(items: Sequence[object]) -> str:
+    rows = [_cells(item) for item in items]
+    return _table(list(rows[0]) if rows else (), [list(row.values()) for row in rows])
+
+
+class Rows(list[Item]):
+    """A list that notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        return _of_rows(self)
+
+
 def _show() -> None:
     """Teaches the reports, which are classes of the compiled module."""
     shown: tuple[tuple[Any, Any], ...] = ((CompileReport, _of_compile_report), (OptimizeReport, _of_optimize_report),
-                                          (SearchReport, _of_search_report), (Summary, of_summary))
+                                          (SearchReport, _of_search_report), (Summary, of_summary),
+                                          (QuantizeReport, _of_quantize_report), (Profile, _of_profile),
+                                          *((kind, lambda item: _of_rows([item])) for kind in (Device, DeviceProfile, StepProfile)))
     for kind, show in shown:
         kind._repr_html_ = show
 

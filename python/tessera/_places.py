@@ -193,6 +193,8 @@ def _check_out(name: str, into: Any, dtype: str, shape: list[int], gpu: int) -> 
         raise Error("E0403", f'out for "{name}": expected {expected}, got {found}')
     if tuple(into.shape) != tuple(shape):
         raise Error("E0405", f'out for "{name}": expected shape {tuple(shape)}, got {tuple(into.shape)}')
+    if np.ma.is_masked(into):
+        raise Error("E0501", f'out for "{name}" has masked elements', hint="give it values first: out.filled(0)")
     if isinstance(into, np.ndarray) and not into.flags.writeable:
         raise Error("E0501", f'out for "{name}" cannot be written to')
     if _meets_itself(into):

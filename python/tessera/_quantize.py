@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
+from ._arguments import wrong
 from ._errors import Error
 from ._runnable import Inputs, Model, Path, Progress, number, path_text
 from ._tessera import Datum, Profile, QuantizeOptions, QuantizeReport
@@ -15,8 +18,12 @@ MOST_THREADS = 4096
 
 
 def _samples(model: Model, samples: Iterable[Inputs]) -> list[dict[str, Datum]]:
-    if not isinstance(samples, Iterable):
-        raise Error("E0501", f"samples: expected a sequence with the inputs of each run, got {type(samples).__name__}")
+    ports = model.inputs
+    one = isinstance(samples, np.ndarray) and len(ports) == 1 and ports[0].ranked and samples.ndim <= len(ports[0].dims)
+    if one or isinstance(samples, Mapping) or not isinstance(samples, Iterable):
+        got = "one array" if one else f"a {type(samples).__name__}"
+        raise Error("E0501", f"samples: expected a sequence with the inputs of each run, got {got}",
+                    hint="put the inputs of one run into a list: [x]")
     return [model._data(sample) for sample in samples]
 
 
@@ -30,6 +37,8 @@ def quantize_model(model: Model, profile: Profile | Path | None, samples: Iterab
                    progress: Progress | None) -> tuple[Model, QuantizeReport]:
     if isinstance(profile, (str, os.PathLike)):
         profile = Profile.load(path_text(profile))
+    elif profile is not None and not isinstance(profile, Profile):
+        raise wrong("profile", "a tessera.Profile, a path or None", profile, hint="samples are given by name: samples=[x]")
     options = QuantizeOptions()
     options.scheme, options.percentile, options.activations = scheme, percentile, activations
     options.symmetric, options.power_of_two, options.per_channel = symmetric, power_of_two, per_channel

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from . import _html
+from ._arguments import checked, wrong
 from ._arrays import PLAIN_NAMES, value_from
-from ._errors import Error
+from ._errors import Error, Line, asked_at, users_line
 from ._places import NO_GPU, Places, datum_of, empty_tensor
 from ._tessera import CompileReport, Datum, DeviceProfile, FoundWarning, Metadata, Port, StepProfile, Summary
 from ._tessera import Executable as _Executable
@@ -52,7 +53,7 @@ def _workers() -> concurrent.futures.ThreadPoolExecutor:
 def number(name: str, value: int, low: int, high: int | None = None) -> int:
     """The value, or an error that says the range."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise Error("E0501", f"{name}: expected a whole number, got {value!r}")
+        raise wrong(name, "a whole number", value)
     if value < low or (high is not None and value > high):
         wanted = f"a number of at least {low}" if high is None else f"a number from {low} to {high}"
         raise Error("E0501", f"{name}: expected {wanted}, got {value}")
@@ -61,6 +62,8 @@ def number(name: str, value: int, low: int, high: int | None = None) -> int:
 
 def path_text(path: Path) -> str:
     """The path as text, or an error if no file that the library can open has it."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise wrong("path", "a path", path)
     text = os.fsdecode(path)
     if "\0" in text:
         raise Error("E0501", f"the path {text!r} contains a null character")
@@ -154,16 +157,16 @@ class Runnable:
         results = dict(zip(names, found))
         return {name: places.value(name, results[name]) for name in chosen}
 
-    def _run_elsewhere(self, data: dict[str, Datum], places: Places, chosen: list[str], seed: int,
+    def _run_elsewhere(self, line: Line | None, data: dict[str, Datum], places: Places, chosen: list[str], seed: int,
                        max_work: int | None) -> dict[str, Any]:
-        with places.entered():
+        with places.entered(), asked_at(line):
             return self._run(data, places, chosen, seed, max_work, None)
 
-    def run(self, inputs: Inputs, *, outputs: Sequence[str] | str | None = None,
+    def run(self, inputs: Inputs, *more: Any, outputs: Sequence[str] | str | None = None,
             out: Outs | None = None, seed: int = 0, max_work: int | None = None,
             progress: Progress | None = None) -> dict[str, Any]:
-        """Returns the outputs by name. Inputs are passed by name, in order, or as one array for a single input. They
-        are NumPy arrays, PyTorch tensors, anything with __dlpack__ or __cuda_array_interface__, numbers, lists for
+        """Returns the outputs by name. Inputs are passed by name, in order (in a list, or one after the other), or as
+        one array for a single input. They are NumPy arrays, PyTorch tensors, anything with __dlpack__ or __cuda_array_interface__, numbers, lists for
         sequences, or None for an empty optional. Contiguous ones are read in place. Outputs are PyTorch tensors if an
         input is one, else NumPy arrays.
 
@@ -171,6 +174,8 @@ class Runnable:
         order (None to skip one), or as one array for a single output. On a GPU, inputs in its memory are used in
         place, the run is enqueued on PyTorch's current stream, and the call does not wait for outputs that stay
         there. `progress(node, done, total)` is called after each node."""
+        if more:
+            inputs = _in_order(inputs, more)
         if seed:
             seed = number("seed", seed, 0, (1 << 64) - 1)
         if outputs is None and max_work is None and progress is None:
@@ -184,14 +189,16 @@ class Runnable:
         chosen = self._chosen_outputs(outputs)
         return self._run(*self._placed(inputs, out, chosen), chosen, seed, max_work, progress)
 
-    def run_async(self, inputs: Inputs, *, outputs: Sequence[str] | str | None = None,
+    def run_async(self, inputs: Inputs, *more: Any, outputs: Sequence[str] | str | None = None,
                   out: Outs | None = None, seed: int = 0,
                   max_work: int | None = None) -> concurrent.futures.Future[dict[str, Any]]:
         """Runs on another thread and returns a future of run's result. `await asyncio.wrap_future(...)` waits for it."""
+        if more:
+            inputs = _in_order(inputs, more)
         if seed:
             seed = number("seed", seed, 0, (1 << 64) - 1)
         chosen = self._chosen_outputs(outputs)
-        return _workers().submit(self._run_elsewhere, *self._placed(inputs, out, chosen), chosen, seed, max_work)
+        return _workers().submit(self._run_elsewhere, users_line(), *self._placed(inputs, out, chosen), chosen, seed, max_work)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Returns the output, or a tuple of the outputs, for inputs in order or by name. `out` is that of `run`,
@@ -227,7 +234,15 @@ class Runnable:
     def __repr__(self) -> str:
         ins = ", ".join(f"{p.name}: {p.type}" for p in self.inputs)
         outs = ", ".join(f"{p.name}: {p.type}" for p in self.outputs)
-        return f"<tessera.{type(self).__name__} ({ins}) -> ({outs})>"
+        target = f" for {self._held.target}" if isinstance(self._held, _Executable) else ""
+        return f"<tessera.{type(self).__name__}{target} ({ins}) -> ({outs})>"
+
+
+def _in_order(first: Any, more: Sequence[Any]) -> list[Any]:
+    """The inputs of run(x, y)."""
+    if isinstance(first, Mapping):
+        raise Error("E0501", "inputs are given both as a dict and in order", hint="put all of them into the dict")
+    return [first, *more]
 
 
 def _named_out(out: Outs | None, chosen: list[str]) -> Mapping[str, Any]:
@@ -278,6 +293,7 @@ class Model(Runnable):
         drawn = self._held.random_inputs(number("seed", seed, 0), check_symbols(symbols, self.inputs))
         return {name: value_from(datum) for name, datum in drawn.items()}
 
+    @checked
     def save(self, path: Path) -> None:
         """Writes ONNX (.onnx) or the text form."""
         self._held.save(path_text(path))
@@ -312,6 +328,11 @@ class Executable(Runnable):
     _held: _Executable
 
     @property
+    def target(self) -> str:
+        """The target that it was compiled for, as compile was given it."""
+        return self._held.target
+
+    @property
     def report(self) -> CompileReport:
         """Numbers of kernels and steps, time by phase, optimization decisions with reasons, and nodes that no kernel
         computes."""
@@ -327,11 +348,11 @@ class Executable(Runnable):
 
     def profile(self, inputs: Inputs, runs: int = 10) -> list[StepProfile]:
         """The time of each step, as the median of several runs."""
-        return list(self._held.profile(self._data(inputs), number("runs", runs, 1)))
+        return _html.Rows(self._held.profile(self._data(inputs), number("runs", runs, 1)))
 
     def profile_devices(self) -> list[DeviceProfile]:
         """What each part takes that an accelerator computes, by its own clock; empty if there are none."""
-        return list(self._held.profile_devices())
+        return _html.Rows(self._held.profile_devices())
 
     def check(self, inputs: Inputs) -> list[tuple[str, float]]:
         """Compares each step with the reference: its label, and the largest difference relative to the largest value."""
@@ -342,16 +363,19 @@ class Executable(Runnable):
         compiling it failed; the baseline then remains in use. profile, check, emit and save wait too."""
         self._held.wait()
 
+    @checked
     def emit(self, what: str) -> str:
         """A compilation stage as text: "graph", "outline" (without the data of weights), "compute" or "schedule",
         which need keep_weights; "kernel", "llvm" or "asm"."""
         return self._held.emit(what)
 
+    @checked
     def save(self, path: Path) -> None:
         """Writes one file for Executable.load, for this processor and this build of Tessera."""
         self._held.save(path_text(path))
 
     @staticmethod
+    @checked
     def load(path: Path) -> Executable:
         """Loads a file that save wrote. Its weights are memory-mapped."""
         return Executable(_Executable.load(path_text(path)))

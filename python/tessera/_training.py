@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from ._arguments import check_argument, wrong
 from ._arrays import Array, array_from, numpy_dtype, value_from
 from ._errors import Error
 from ._places import NO_GPU, datum_of
@@ -102,6 +103,10 @@ class Loss:
     label_smoothing: float = 0
     class_weights: Sequence[float] = ()
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            check_argument(f"Loss: {field.name}", str(field.type), getattr(self, field.name))
+
 
 def warmup_cosine(peak: float, updates: int, warmup: int = 0, floor: float = 0) -> Callable[[int], float]:
     """A learning rate that rises linearly to `peak` over `warmup` updates and falls to `floor` as a cosine until `updates`."""
@@ -145,7 +150,7 @@ class Training:
         port = self._ports.get(name)
         if name != "target" or port is None or port.dtype is None or not isinstance(value, (np.ndarray, np.generic, list, tuple)):
             return value
-        array, wanted = np.asarray(value), numpy_dtype(port.dtype)
+        array, wanted = np.asanyarray(value), numpy_dtype(port.dtype)
         return array.astype(wanted) if array.dtype != wanted and array.dtype.kind in ("iu" if wanted.kind == "i" else "fiub") else array
 
     def __call__(self, *values: Any, **named: Any) -> float:
@@ -218,6 +223,12 @@ class Training:
 
     _names: list[str]
 
+    def __repr__(self) -> str:
+        ins = ", ".join(f"{p.name}: {p.type}" for p in self.inputs)
+        parameters, updates = len(self._held.parameters), self.updates
+        return (f"<tessera.Training ({ins}): {parameters} parameter{'s' * (parameters != 1)}, {updates} update{'s' * (updates != 1)}"
+                + (f", loss {self.report.loss:.6g}" if self.report else "") + ">")
+
 
 def make_training(model: Model, loss: str | Loss | None, optimizer: Optimizer, *, parameters: Sequence[str],
                   frozen: Sequence[str], clip_norm: float, clip_value: float, precision: str | None, loss_scale: float,
@@ -226,20 +237,20 @@ def make_training(model: Model, loss: str | Loss | None, optimizer: Optimizer, *
     options = TrainingOptions()
     if isinstance(loss, str) or loss is None:
         loss = Loss("output" if loss is None else loss)
+    if not isinstance(optimizer, (SGD, Adam, AdamW, Adagrad, Lion)):
+        raise wrong("optimizer", "tessera.SGD, Adam, AdamW, Adagrad or Lion", optimizer)
     chosen = options.loss
     for name in ("kind", "output", "class_axis", "ignore_index", "label_smoothing"):
         setattr(chosen, name, getattr(loss, name))
     chosen.class_weights = [float(weight) for weight in loss.class_weights]
     rule = options.optimizer
-    if not isinstance(optimizer, (SGD, Adam, AdamW, Adagrad, Lion)):
-        raise Error("E0501", f"optimizer: expected tessera.SGD, Adam, AdamW, Adagrad or Lion, got {type(optimizer).__name__}")
     rate = optimizer.learning_rate
     for name in ("kind", "momentum", "nesterov", "beta1", "beta2", "epsilon", "weight_decay"):
         if hasattr(optimizer, name):
             setattr(rule, name, getattr(optimizer, name))
     rule.learning_rate = rate(0) if callable(rate) else rate
     options.loss, options.optimizer = chosen, rule
-    options.parameters, options.frozen = list(parameters), list(frozen)
+    options.parameters, options.frozen = ([one] if isinstance(one, str) else list(one) for one in (parameters, frozen))
     options.clip_norm, options.clip_value = clip_norm, clip_value
     options.precision = precision or "f32"
     options.loss_scale = loss_scale

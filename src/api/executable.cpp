@@ -183,6 +183,7 @@ Status Executable::wait() const {
 std::vector<Port> Executable::inputs() const { return state_->inputs; }
 std::vector<Port> Executable::outputs() const { return state_->outputs; }
 const CompileReport& Executable::report() const { return state_->now().report; }
+const std::string& Executable::target() const { return state_->options.target; }
 int Executable::gpu() const {
     const State::Loaded program = state_->running();
     return program ? program->gpu() : kNoGpu;

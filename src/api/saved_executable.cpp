@@ -56,7 +56,7 @@ Json ports_to_json(const std::vector<Port>& ports) {
 Json options_to_json(const CompileOptions& o) {
     Json j{{"target", o.target},         {"threads", o.threads}, {"precision", o.precision},
            {"optimize", o.optimize},     {"fuse", o.fuse},       {"keep_weights", o.keep_weights},
-           {"specialise", o.specialise}, {"tier", o.tier}};
+           {"specialise", o.specialise}, {"tier", o.tier},       {"virtual_threads", o.virtual_threads}};
     if (o.cache) j["cache"] = *o.cache;
     return j;
 }
@@ -68,6 +68,7 @@ CompileOptions options_from_json(const Json& j) {
     o.keep_weights = j.at("keep_weights");
     o.specialise = j.at("specialise");
     o.tier = j.at("tier");
+    o.virtual_threads = j.value("virtual_threads", o.virtual_threads);
     if (j.contains("cache")) o.cache = j.at("cache").get<std::string>();
     return o;
 }

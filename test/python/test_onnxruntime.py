@@ -154,7 +154,7 @@ def test_arguments_of_other_types(affine):
                         (lambda: ort.InferenceSession(affine, {"threads": 1}), "sess_options: expected SessionOptions")):
         with pytest.raises(TypeError, match=words):
             call()
-    assert repr(session).startswith("<tessera.InferenceSession (x: f32[batch,2])")
+    assert repr(session).startswith("<tessera.InferenceSession for host (x: f32[batch,2])")
 
 
 def test_providers(affine):
