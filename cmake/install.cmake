@@ -18,3 +18,17 @@ configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/tessera-config.cmake.in 
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/tessera-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/tessera-config.cmake ${CMAKE_BINARY_DIR}/tessera-config-version.cmake
     DESTINATION ${package_folder} COMPONENT cpp)
+
+# The same for pkg-config: `tessera` for C++, `tessera_c` for C.
+file(RELATIVE_PATH prefix_from_pkgconfig /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+list(TRANSFORM LLVM_LIBRARIES REPLACE "^([^-/].*)$" "-l\\1" OUTPUT_VARIABLE libraries_of_tessera)
+list(JOIN libraries_of_tessera " " libraries_of_tessera)
+string(PREPEND libraries_of_tessera "${RE2_LIBRARY} ")
+set(pkgconfig_names tessera)
+if(TARGET tessera_c)
+    list(APPEND pkgconfig_names tessera_c)
+endif()
+foreach(name IN LISTS pkgconfig_names)
+    configure_file(cmake/${name}.pc.in ${CMAKE_BINARY_DIR}/${name}.pc @ONLY)
+    install(FILES ${CMAKE_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT cpp)
+endforeach()

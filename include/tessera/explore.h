@@ -34,7 +34,7 @@ struct ExploredMachine {
 };
 
 // In the order of options.machines. What a machine does not compute is left out: its host does that. E0603: the target
-// has no machine whose sizes can be chosen; E0212: no machine has these sizes; E0601: it computes nothing of the model.
+// has no machine whose sizes can be chosen; E0501: no machine has these sizes; E0601: it computes nothing of the model.
 Result<std::vector<ExploredMachine>> explore(const Model& model, const ExploreOptions& options);
 
 }  // namespace tessera

@@ -60,7 +60,7 @@ Result<Model> sized_model(const Model& model, const std::map<std::string, int64_
     }
     if (!left.empty())
         return Error(Code::E0605, "cannot make a bundle: the size of {} is dynamic", fmt::join(left, ", "))
-            .hint("a bundle is for one size: give --dim {}=SIZE", fmt::join(left, "=SIZE --dim "));
+            .hint("a bundle is for one size: set the size of {} (`--dim` on the command line)", fmt::join(left, ", "));
     if (!sizes.empty()) TRY(graph->infer_again());
     Model fixed(std::move(graph));
     for (const std::vector<Port>& ports : {fixed.inputs(), fixed.outputs()})

@@ -132,7 +132,7 @@ Result<DiscoveredRules> discover_corrected_rules(const DiscoverRulesOptions& opt
 
 Error explained(Error error, const DiscoverRulesOptions& options) {
     if (error.code() != Code::E0410) return error;
-    if (options.work_dir.empty()) return std::move(error).hint("use --work-dir to resume an interrupted discovery");
+    if (options.work_dir.empty()) return std::move(error).hint("with a work folder, an interrupted discovery resumes");
     return std::move(error).hint("the same command resumes from \"{}\"", options.work_dir);
 }
 

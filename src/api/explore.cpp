@@ -51,8 +51,14 @@ Result<std::vector<ExploredMachine>> explore(const Model& model, const ExploreOp
     return protect("explore", {.text = [&] { return model.to_text(); }}, [&]() -> Result<std::vector<ExploredMachine>> {
         const Backend& backend = *TRY(find_backend(options.target));
         std::vector<SizedMachine> machines;
-        for (const MachineSizes& sizes : options.machines)
-            machines.push_back(TRY(backend.sized(options.target, sizes, {.virtual_threads = options.virtual_threads})));
+        const OffloadOptions offload{.virtual_threads = options.virtual_threads};
+        TRY(backend.sized(options.target, {}, offload));  // the description itself
+        for (const MachineSizes& sizes : options.machines) {
+            auto machine = backend.sized(options.target, sizes, offload);
+            if (!machine.ok() && machine.error().code() == Code::E0212)
+                return Error(Code::E0501, "{}", machine.error().message()).at(machine.error().where());
+            machines.push_back(TRY(std::move(machine)));
+        }
         const CompileOptions compiling;
         const LowerOptions lower = TRY(lower_options(compiling, Precision::Default, 1));
         const auto graph = TRY(rewritten(model.graph(), Precision::Default, compiling, ""));

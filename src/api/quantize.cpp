@@ -1,6 +1,7 @@
 // Calibration and quantization as users see them: compiled runs that observe values, and the quantized model's report.
 #include "tessera/quantize.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -9,6 +10,7 @@
 #include "base/protect.h"
 #include "graph/graph.h"
 #include "quantize/integer_form.h"
+#include "quantize/match_qdq.h"
 #include "quantize/quantize_weights.h"
 #include "quantize/write_qdq.h"
 #include "runtime/model_key.h"
@@ -55,7 +57,8 @@ Result<Calibration> Calibration::create(const Model& model, const CalibrateOptio
         state->observed = observed_values(*state->graph);
         state->cancel = options.cancel;
         if (state->observed.empty())
-            return Error(Code::E0501, "the model has no f32 convolution or matrix product to calibrate");
+            return Error(Code::E0501, "the model has no f32 convolution or matrix product to calibrate")
+                .hint("a model that computes with integers is quantized already");
         state->profile.model = hash_of_model(observed.graph());
         std::vector<std::string> names;
         for (const Observed& o : state->observed) names.push_back(o.value->name());
@@ -140,6 +143,13 @@ Status measure(const Graph& before, const Graph& after, const std::vector<std::s
     return {};
 }
 
+// Whether a layer of the given model reads integers by QDQ nodes.
+bool is_quantized(const PlannedLayer& layer) {
+    const auto dequantized = [](const Value* v) { return v->node() && quantization_of(*v->node()); };
+    const auto& inputs = layer.node->inputs();
+    return std::any_of(inputs.begin(), inputs.end(), [&](const Value* v) { return v && dequantized(v); });
+}
+
 QuantizedLayer described(const PlannedLayer& layer, const QuantizationPlan& plan, const Profile& profile) {
     const Node& node = *layer.node;
     QuantizedLayer d{layer_name(node), op_label(node), layer.result->name(), layer.why.empty(), layer.why};
@@ -182,8 +192,13 @@ Result<Quantized> quantize_model(const Model& model, const std::optional<Profile
         report.quantized += layer.why.empty();
     }
     if (report.quantized == 0) {
+        if (std::any_of(plan.layers.begin(), plan.layers.end(), is_quantized))
+            return Error(Code::E0501, "the model is quantized already")
+                .hint("quantize the model in floating point that it was made from");
         Error error(Code::E0501, "no layer of the model can be quantized");
-        if (plan.layers.empty()) return std::move(error).hint("it has no convolution or matrix product");
+        if (plan.layers.empty())
+            return std::move(error).hint(
+                "it has no f32 convolution or matrix product: it is quantized already, or has none");
         return std::move(error).note("\"{}\": {}", layer_name(*plan.layers[0].node), plan.layers[0].why);
     }
     report.bytes_before = constant_bytes(*graph);

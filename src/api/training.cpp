@@ -132,8 +132,9 @@ struct Training::State {
         const std::vector<SizeSource> sources = size_sources(*c.step.graph);
         std::vector<int64_t> sizes;
         read_sizes(sources, c.inputs, sizes);
-        TRY(bind_sizes(sources, sizes));
-        return {};
+        auto bound = bind_sizes(sources, sizes);
+        if (bound.ok()) return {};
+        return std::move(bound).error().hint("a batch has one target for each of its examples");
     }
     int target_port() const { return whole.step.target >= 0 ? int(ports.size()) - 1 : -1; }
     uint64_t random() const { return RandomStream(options.seed, "training").bits(uint64_t(calls)); }

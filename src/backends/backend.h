@@ -28,6 +28,8 @@ class Backend {
     // devices.
     virtual std::vector<std::string> targets() const = 0;
     virtual bool takes(std::string_view target) const = 0;
+    // What it takes, for an error: targets(), and patterns such as "cuda:N for GPU N".
+    virtual std::vector<std::string> forms() const { return targets(); }
     // The target that kernels are made and shown for where nobody named one.
     virtual std::string_view usual_target() const { return "host"; }
 

@@ -3,6 +3,7 @@
 
 #include "backends/backend.h"
 #include "base/check.h"
+#include "base/nearest.h"
 #include "kernel/cpu/cpu_scheduling.h"
 #include "runtime/devices/cpu_device.h"
 
@@ -19,7 +20,15 @@ Result<const Backend*> find_backend(std::string_view target) {
     std::vector<std::string> names;
     for (const Backend* b : backends())
         for (std::string& name : b->targets()) names.push_back(std::move(name));
-    return Error(Code::E0603, "there is no target \"{}\"", target).hint("the targets are {}", fmt::join(names, ", "));
+    const std::string_view base = target.substr(0, target.find(':'));
+    for (const Backend* b : backends())
+        if (base.size() < target.size() && b->takes(base))
+            return Error(Code::E0603, "there is no target \"{}\"", target)
+                .hint("with {}, the targets are {}", base, fmt::join(b->forms(), ", "));
+    const std::string meant = nearest(base, {names.begin(), names.end()});
+    return Error(Code::E0603, "there is no target \"{}\"", target)
+        .hint("{}the targets are {}", meant.empty() ? "" : fmt::format("did you mean {}? ", meant),
+              fmt::join(names, ", "));
 }
 
 const Backend& backend_of_blocks() {

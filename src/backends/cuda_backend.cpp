@@ -16,6 +16,7 @@ class CudaBackend : public Backend {
             if (takes(name)) names.push_back(std::move(name));
         return names;
     }
+    std::vector<std::string> forms() const override { return {"cuda", "cuda:N for GPU N"}; }
     bool takes(std::string_view target) const override {
         if (cuda_number(target)) return true;
         const auto found = codegen::find_target(target);

@@ -33,6 +33,10 @@ class TesselBackend : public Backend {
   public:
     std::string_view name() const override { return kName; }
     std::vector<std::string> targets() const override { return {std::string(kName)}; }
+    std::vector<std::string> forms() const override {
+        return {std::string(kName), "tessel:FILE.json for another machine's description", "tessel:rtl",
+                "tessel:rtl:FILE.json"};
+    }
     bool takes(std::string_view target) const override {
         return target == kName || target == kDevice || target == kRtl || !description(target).empty();
     }

@@ -161,7 +161,7 @@ Status make_folder(const std::string& path) {
     if (failed) return Error(Code::E0105, "cannot make the folder \"{}\": {}", path, failed.message());
     return OutputFile::create(std::filesystem::path(path) / "progress").ok()
                ? Status()
-               : Error(Code::E0105, "cannot write to the folder \"{}\"", path).hint("name another with --work-dir");
+               : Error(Code::E0105, "cannot write to the folder \"{}\"", path).hint("name another work folder");
 }
 
 std::string without_name(const Rule& rule) {

@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/numeric.h"
@@ -18,13 +20,13 @@ Result<int64_t> element_count(const Sizes& sizes) {
     if (sizes.size() > kMaxRank)
         return Error(Code::E0108, "{} dimensions, more than the maximum of {}", sizes.size(), kMaxRank);
     int64_t n = 1;
-    bool empty = false;
+    const bool empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
     for (int64_t s : sizes) {
         if (s < 0) return Error(Code::E0108, "a size of {} in {}", s, to_string(sizes));
-        if (s == 0)
-            empty = true;
-        else if (__builtin_mul_overflow(n, s, &n) || n > kMaxElements)
-            return Error(Code::E0108, "{} has more than 2^48 elements", to_string(sizes));
+        if (s == 0 || (!__builtin_mul_overflow(n, s, &n) && n <= kMaxElements)) continue;
+        if (empty)
+            return Error(Code::E0108, "{}: the product of the sizes other than 0 is above 2^48", to_string(sizes));
+        return Error(Code::E0108, "{} has more than 2^48 elements", to_string(sizes));
     }
     return empty ? 0 : n;
 }

@@ -142,7 +142,7 @@ class Planner {
         const auto found = profile_.values.find(v->name());
         if (found == profile_.values.end() || found->second.count == 0)
             return Error(Code::E0501, "the profile has no data for \"{}\"", v->name())
-                .hint("the samples must reach every layer; --keep leaves a layer in floating point");
+                .hint("the samples must reach every layer; name a layer in keep to leave it in floating point");
         plan_.params[v] = choose_params(found->second, choice_);
         return {};
     }

@@ -1,5 +1,7 @@
 #include "runtime/bind_sizes.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 namespace tessera {
@@ -19,9 +21,19 @@ std::optional<int64_t> solve(const Expr& e, const std::string& name, int64_t siz
     return at(rest / step) == size ? std::optional(rest / step) : std::nullopt;
 }
 
-Error contradiction(const SizeSource& source, int64_t size, int64_t expected) {
-    return Error(Code::E0405, "input \"{}\" has {} elements in dimension {}, must have {}: it is declared {}",
-                 source.input->name(), size, source.axis, expected, to_string(source.input->type()));
+// `values` gave the expected size; the first of `sources` that is a symbol gave that one's.
+Error contradiction(const SizeSource& source, int64_t size, int64_t expected, const std::vector<SizeSource>& sources,
+                    const SymbolValues& values) {
+    std::vector<std::string> because;
+    for (const std::string& name : free_symbols(source.size))
+        for (const SizeSource& first : sources)
+            if (first.size.is(ExprKind::Var) && first.size.node().name == name) {
+                because.push_back(fmt::format("{} is {} by input \"{}\"", name, values.at(name), first.input->name()));
+                break;
+            }
+    Error error(Code::E0405, "input \"{}\": expected size {} in dimension {} ({}), got {}", source.input->name(),
+                expected, source.axis, to_string(source.input->type()), size);
+    return because.empty() ? error : std::move(error).note("{}", fmt::join(because, ", "));
 }
 
 }  // namespace
@@ -66,7 +78,7 @@ Result<SymbolValues> bind_sizes(const std::vector<SizeSource>& sources, const st
     }
     for (size_t i = 0; i < sources.size(); ++i) {
         auto expected = evaluate_int(sources[i].size, values);
-        if (expected && *expected != sizes[i]) return contradiction(sources[i], sizes[i], *expected);
+        if (expected && *expected != sizes[i]) return contradiction(sources[i], sizes[i], *expected, sources, values);
         if (!expected)
             return Error(Code::E0405, "input \"{}\" has {} elements in dimension {}, from which {} cannot be inferred",
                          sources[i].input->name(), sizes[i], sources[i].axis, to_string(sources[i].size));

@@ -61,7 +61,8 @@ Status Run::ask_place(size_t k) {
     left.memory = TRY(options_.place(k, buffer.dtype, *sizes));
     if (!left.memory) return {};
     const Tensor& t = *left.memory;
-    const std::string& name = program_.graph->outputs()[k]->name();
+    const std::vector<std::string>& names = program_.graph->output_names();
+    const std::string& name = names[k];
     if (t.dtype() != buffer.dtype || t.sizes() != *sizes)
         return Error(t.dtype() != buffer.dtype ? Code::E0403 : Code::E0405,
                      "output \"{}\" is {}{}, the memory for it is {}{}", name, dtype_name(buffer.dtype),
@@ -76,8 +77,7 @@ Status Run::ask_place(size_t k) {
     if (!overlaps(other) && other != taken_.begin()) --other;
     if (overlaps(other))
         return Error(Code::E0501, "the memory for outputs \"{}\" and \"{}\" overlaps",
-                     program_.graph->outputs()[std::min(k, other->second.second)]->name(),
-                     program_.graph->outputs()[std::max(k, other->second.second)]->name());
+                     names[std::min(k, other->second.second)], names[std::max(k, other->second.second)]);
     if (t.bytes() > 0) taken_.emplace(begin_of(t), std::pair(end_of(t), k));
     shared_ |= overlaps_inputs(t);
     return {};
@@ -110,7 +110,7 @@ Result<Tensor> Run::device_tensor(size_t k) {
     auto sizes = TRY(sizes_of(b));
     CHECK(sizes, "the size of \"{}\" is not known where it is needed", buffer.name);
     auto taken = loaded_.device_outputs_->take(TRY(buffer_bytes(buffer, *sizes)), *options_.stream);
-    if (!taken.ok()) return needed_for(std::move(taken.error()), "output \"{}\"", program_.graph->outputs()[k]->name());
+    if (!taken.ok()) return needed_for(std::move(taken.error()), "output \"{}\"", program_.graph->output_names()[k]);
     std::shared_ptr<void> memory = std::move(*taken);
     const void* data = memory.get();
     return Tensor::view_on_gpu(context_.device.gpu(), buffer.dtype, std::move(*sizes), data, std::move(memory));

@@ -78,6 +78,16 @@ static void expect(tessera_error* error, const char* code, int line) {
 }
 #define EXPECT(call, code) expect(call, code, __LINE__)
 
+/* Memory that does not fit an output: the error names the output as the model does. */
+static void run_into_little(const tessera_executable* executable) {
+    int64_t sizes[2] = {2, kColumns}, fewer[2] = {1, kColumns};
+    float x[2 * kColumns] = {0}, y[kColumns];
+    tessera_tensor input = floats(sizes, x), output = floats(fewer, y);
+    tessera_error* error = tessera_run_into(executable, &input, 1, &output, 1);
+    CHECK(error && strstr(tessera_error_message(error), "output \"y\"") != NULL);
+    EXPECT(error, "E0405");
+}
+
 int main(int argc, char** argv) {
     tessera_model* model = NULL;
     tessera_executable *executable = NULL, *loaded = NULL, *none = NULL;
@@ -132,6 +142,7 @@ int main(int argc, char** argv) {
     EXPECT(tessera_run(executable, &wrong, 1, &results), "E0501");
 
     run_once(executable, 3, 1);
+    run_into_little(executable);
     for (i = 0; i < kThreads; ++i) {
         jobs[i].executable = executable;
         jobs[i].number = i;
@@ -143,6 +154,7 @@ int main(int argc, char** argv) {
     tessera_executable_free(executable);
     OK(tessera_executable_load(argv[2], &loaded));
     run_once(loaded, 2, 5);
+    run_into_little(loaded);
     tessera_executable_free(loaded);
     EXPECT(tessera_executable_load(argv[1], &none), "E0605");
 

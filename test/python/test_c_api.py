@@ -38,6 +38,34 @@ def test_a_program(library, tmp_path, language):
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
+CPP = """#include <tessera/tessera.h>
+int main(int argc, char** argv) {
+    auto model = tessera::Model::load(argv[argc - 1]);
+    return model.ok() && tessera::compile(*model, {.cache = ""}).ok() ? 0 : 1;
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("c++") or not shutil.which("pkg-config"), reason="SKIP: there is no C++ compiler, or no pkg-config")
+def test_pkg_config_says_how_to_build(library, tmp_path):
+    """Of an installation that was moved."""
+    (tmp_path / "double.tsr").write_text(DOUBLE)
+    (tmp_path / "main.cpp").write_text(CPP)
+    subprocess.run(["cmake", "--install", ROOT / "build", "--component", "cpp", "--prefix", tmp_path / "first"], check=True, capture_output=True)
+    prefix = (tmp_path / "first").rename(tmp_path / "moved")
+    [folder] = {pc.parent for pc in prefix.rglob("*.pc")}
+    flags = {}
+    for name in ("tessera", "tessera_c"):
+        said = subprocess.run(["pkg-config", "--cflags", "--libs", name], capture_output=True, text=True, check=True,
+                              env=dict(os.environ, PKG_CONFIG_PATH=str(folder)))
+        flags[name] = said.stdout.split()
+    c = ["cc", "-std=c99", str(ROOT / "test" / "c" / "program.c"), "-o", "c", *flags["tessera_c"], "-lpthread", f"-Wl,-rpath,{folder.parent}"]
+    cpp = ["c++", "-std=c++20", "main.cpp", "-o", "cpp", *flags["tessera"]]
+    for build, command in ((c, ["./c", "double.tsr", "double.tessera"]), (cpp, ["./cpp", "double.tsr"])):
+        subprocess.run(build, cwd=tmp_path, check=True)
+        assert subprocess.run(command, cwd=tmp_path, timeout=120).returncode == 0
+
+
 class Port(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("type", ctypes.c_char_p), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32),
                 ("sizes", ctypes.POINTER(ctypes.c_int64)), ("dims", ctypes.POINTER(ctypes.c_char_p)), ("has_default", ctypes.c_int32)]

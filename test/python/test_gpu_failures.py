@@ -20,7 +20,7 @@ def test_there_is_no_driver(tmp_path):
     assert done.returncode == 1 and "E0701" in done.stderr
     if "there is no GPU 77" not in done.stderr:  # on a machine that has a driver
         assert "no usable GPU: NVIDIA's driver (libcuda.so.1) is not installed" in done.stderr
-        assert "--target host runs on the CPU" in done.stderr
+        assert "target host runs on the CPU" in done.stderr
 
 
 def test_the_driver_is_too_old():
@@ -50,7 +50,7 @@ assert e.hint == "the only one is cuda:0" and "CUDA_VISIBLE_DEVICES=3" in e.note
 """, fails=True, CUDA_VISIBLE_DEVICES="3")
     on_stand_in("""
 e = refused("E0701", "there is no GPU 0: this machine has none", lambda: tessera.compile(model, target="cuda"))
-assert e.hint == "--target host runs on the CPU"
+assert e.hint == "target host runs on the CPU"
 """, fails=True, STAND_IN_GPUS="0")
 
 

@@ -97,8 +97,8 @@ def test_machines_of_several_sizes(small, tmp_path, tessera_command):
 
 def test_sizes_that_no_machine_has_are_told(small, tessera_command):
     explore = ("explore", small, "--target")
-    for words, code in (((*explore, "host", "--array", "8"), "E0603"), ((*explore, "tessel", "--array", "12"), "E0212"),
+    for words, code in (((*explore, "host", "--array", "8"), "E0603"), ((*explore, "tessel", "--array", "12"), "E0501"),
                         ((*explore, "tessel", "--array", "x8"), "E0501"), ((*explore, "tessel", "--array", "0"), "E0501"),
-                        ((*explore, "tessel", "--array", "8", "--memory", "3"), "E0212")):
+                        ((*explore, "tessel", "--array", "8", "--memory", "3"), "E0501")):
         done = tessera_command(*words)
         assert done.status in (1, 2) and code in done.err, (words, done.err)

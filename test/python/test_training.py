@@ -479,8 +479,9 @@ def test_what_is_refused():
             call()
     assert step.updates == 0
     step = tessera.training(mlp(), "mse", tessera.SGD(0.1), threads=1)
-    with pytest.raises(tessera.Error, match="E0405"):
+    with pytest.raises(tessera.Error, match=r'E0405: input "target": expected size \d+ in dimension 0 \(f32\[\w+,3\]\), got 1') as caught:
         step(x, np.zeros((1, 3), np.float32))
+    assert f'is {len(x)} by input "x"' in caught.value.note and "one target for each" in caught.value.hint
 
 
 def test_optimizers_check_their_numbers():

@@ -88,6 +88,16 @@ TEST(Place, MemoryThatDoesNotFitIsRefused) {
     EXPECT_EQ(both.error().message(), "the memory for outputs \"y\" and \"z\" overlaps");
 }
 
+TEST(Place, ErrorsNameTheModelsOutputs) {
+    const Executable e = compiled("graph g(x: f32[N]) -> (first, second) { return add(x, x), neg(x) }");
+    Memory x = {1, 2, 3}, y(3), z(4);
+    const NamedData inputs{{"x", over(x)}};
+    EXPECT_EQ(run_into(e, inputs, {over(z), over(y)}).error().message(),
+              "output \"first\" is f32[3], the memory for it is f32[4]");
+    EXPECT_EQ(run_into(e, inputs, {over(z, 0, 3), over(z, 1, 3)}).error().message(),
+              "the memory for outputs \"first\" and \"second\" overlaps");
+}
+
 TEST(Place, TensorsOfAGpuAreItsOwn) {
     const Executable e = compiled(kTwo);
     auto model = Model::parse(kTwo);

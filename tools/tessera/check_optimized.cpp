@@ -23,7 +23,7 @@ bool draws(const Graph& graph) {
 }  // namespace
 
 Result<CheckedRun> check_optimized(const Model& before, const Model& after, const std::string& precision,
-                                   const SymbolValues& sizes, uint64_t seed) {
+                                   const SymbolValues& sizes, uint64_t seed, const std::vector<std::string>& rules) {
     if (draws(before.graph()))
         return Error(Code::E0501, "the model generates random numbers, so no two runs are equal")
             .hint("leave --check out");
@@ -56,11 +56,16 @@ Result<CheckedRun> check_optimized(const Model& before, const Model& after, cons
                 fmt::format("\"{}\" by {:.3g}, allowed is {:.3g}", output.name, output.error, output.tolerance));
         checked.outputs.push_back(std::move(output));
     }
-    if (!wrong.empty())
-        return Error(Code::E0407, "the outputs of the optimized model differ: {}", fmt::join(wrong, "; "))
-            .note("{}; nothing was written", at_dims(before.summary().symbols, checked.sizes))
-            .hint("a rule or a pass is wrong: find it with --stop-after, and please report it");
-    return checked;
+    if (wrong.empty()) return checked;
+    const std::string at = at_dims(before.summary().symbols, checked.sizes);
+    Error error = Error(Code::E0407, "the outputs of the optimized model differ: {}", fmt::join(wrong, "; "))
+                      .note("nothing was written{}{}", at.empty() ? "" : "; the difference is", at);
+    if (rules.empty())
+        return std::move(error).hint("a rule or a pass is wrong: find it with --stop-after, and please report it");
+    return std::move(error).hint(
+        "if the outputs agree without --rules, a rule of yours is wrong: tessera rules check {} searches for a "
+        "counterexample",
+        fmt::join(rules, " "));
 }
 
 Json checked_json(const CheckedRun& run) {

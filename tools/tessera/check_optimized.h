@@ -18,9 +18,9 @@ struct CheckedRun {
 };
 
 // E0407 where an output differs by more than the precision allows. Symbolic dimensions that are not given get small
-// sizes.
+// sizes. `rules`: files of the user's own rules, which may be at fault.
 Result<CheckedRun> check_optimized(const Model& before, const Model& after, const std::string& precision,
-                                   const SymbolValues& sizes, uint64_t seed);
+                                   const SymbolValues& sizes, uint64_t seed, const std::vector<std::string>& rules);
 
 Json checked_json(const CheckedRun& run);
 std::string checked_text(const CheckedRun& run);

@@ -19,6 +19,9 @@ std::atomic<bool> interrupt_flag{false};
 ReadOptions reading;            // of every model that this process loads
 std::vector<Warning> warnings;  // so far
 
+using std::chrono::milliseconds;
+// Until progress is shown, and between two lines of it: at once where it was asked for; seldom where each stays.
+constexpr milliseconds kAtOnce{0}, kShortly{100}, kPatiently{1000}, kSeldom{10000};
 constexpr int kPatience = 700;  // milliseconds for work to end by itself
 std::atomic<int> patience{kPatience};
 std::atomic<bool> line_shown{false};  // of progress, on standard error
@@ -88,7 +91,7 @@ int report(const Status& status, bool json) {
     if (e.code() == Code::E0410) text = "error E0410: interrupted" + (e.hint().empty() ? "" : escaped("; " + e.hint()));
     if (colors(STDERR_FILENO) && text.starts_with("error")) text = "\033[1;31merror\033[0m" + text.substr(5);
     say_error(text + "\n");
-    if (e.code() == Code::E0501) return kWrongUsage;
+    if (e.code() == Code::E0501 || e.code() == Code::E0603) return kWrongUsage;
     if (e.code() == Code::E0801 || e.code() == Code::E0802) return kOurFault;
     return e.code() == Code::E0410 ? kInterrupted : kWrongInput;
 }
@@ -135,8 +138,12 @@ void check_environment() {
 
 Progress::Progress(Mode mode, std::string step)
     : step_(std::move(step)),
-      enabled_(mode == Mode::Always || (mode == Mode::Auto && isatty(STDERR_FILENO))),
-      next_(std::chrono::steady_clock::now() + std::chrono::seconds(mode == Mode::Always ? 0 : 1)) {}
+      enabled_(mode != Mode::Never),
+      terminal_(isatty(STDERR_FILENO)),
+      every_(terminal_ || mode == Mode::Always ? kShortly : kSeldom),
+      next_(std::chrono::steady_clock::now() + (mode == Mode::Always ? kAtOnce
+                                                : terminal_          ? kPatiently
+                                                                     : kSeldom)) {}
 
 Progress::~Progress() {
     if (shown_ && line_shown.exchange(false)) std::fputs("\r\033[K", stderr);
@@ -151,9 +158,9 @@ void Progress::say(std::string_view text) {
     if (!enabled_) return;
     auto now = std::chrono::steady_clock::now();
     if (now < next_) return;
-    next_ = now + std::chrono::milliseconds(100);
-    shown_ = line_shown = true;
-    const std::string line = fmt::format("\r\033[K{}: {}", step_, text);
+    next_ = now + every_;
+    shown_ = line_shown = terminal_;
+    const std::string line = fmt::format("{}{}: {}{}", terminal_ ? "\r\033[K" : "", step_, text, terminal_ ? "" : "\n");
     std::fwrite(line.data(), 1, line.size(), stderr);
     std::fflush(stderr);
 }
@@ -161,7 +168,10 @@ void Progress::say(std::string_view text) {
 void add_progress_option(CLI::App& command, Progress::Mode& mode) {
     std::map<std::string, Progress::Mode> modes{
         {"auto", Progress::Mode::Auto}, {"always", Progress::Mode::Always}, {"never", Progress::Mode::Never}};
-    command.add_option("--progress", mode, "Show progress: auto (on a terminal, after a second), always or never")
+    command
+        .add_option(
+            "--progress", mode,
+            "Show progress: auto (after a second; in lines every 10 s where it is no terminal), always or never")
         ->transform(CLI::CheckedTransformer(modes))
         ->option_text("WHEN");
 }
@@ -275,7 +285,9 @@ Result<SymbolValues> parse_dims(const std::vector<std::string>& dims) {
             if (error != std::errc() || stop != end) n = -1;
         }
         if (n < 0) return Error(Code::E0501, "--dim {}: expected NAME=SIZE, with a size of 0 or more", d);
-        values[d.substr(0, equals)] = n;
+        const std::string name = d.substr(0, equals);
+        if (const auto [at, first] = values.emplace(name, n); !first)
+            return Error(Code::E0501, "--dim {} is given twice: {} and {}", name, at->second, n);
     }
     return values;
 }

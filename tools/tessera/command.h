@@ -76,7 +76,8 @@ class Progress {
 
   private:
     std::string step_;
-    bool shown_ = false, enabled_;
+    bool shown_ = false, enabled_, terminal_;
+    std::chrono::milliseconds every_;
     std::chrono::steady_clock::time_point next_;
 };
 void add_progress_option(CLI::App& command, Progress::Mode& mode);

@@ -1,6 +1,6 @@
 // tessera explore: one model on machines of several sizes, cycles against area.
 #include <algorithm>
-#include <fstream>
+#include <charconv>
 
 #include "base/output_file.h"
 #include "design_plot.h"
@@ -17,8 +17,7 @@ constexpr const char* kExploreExamples =
 
 struct Explore {
     std::string path, target, machine, plot;
-    std::vector<std::string> arrays;
-    std::vector<int> memories;
+    std::string arrays, memories;  // lists with commas
     int virtual_threads = 2;
     bool json = false;
     Progress::Mode progress = Progress::Mode::Auto;
@@ -26,6 +25,7 @@ struct Explore {
     Status operator()() const;
 
   private:
+    Status check_usage() const;
     Result<std::vector<MachineSizes>> sizes() const;
     void show(const std::vector<ExploredMachine>& all) const;
     void show_json(const std::vector<ExploredMachine>& all) const;
@@ -45,18 +45,46 @@ Result<MachineSizes> array_of(const std::string& text) {
     return Error(Code::E0501, "--array {}: expected a number, or two as in 32x8", text);
 }
 
+// "8,16,32": each once.
+Result<std::vector<std::string>> items_of(const char* option, const std::string& list) {
+    std::vector<std::string> items;
+    for (size_t at = 0; at <= list.size();) {
+        const size_t comma = std::min(list.find(',', at), list.size());
+        std::string item = list.substr(at, comma - at);
+        if (item.empty()) return Error(Code::E0501, "{} {}: a size is missing beside a comma", option, list);
+        if (std::find(items.begin(), items.end(), item) != items.end())
+            return Error(Code::E0501, "{} {}: {} is given twice", option, list, item);
+        items.push_back(std::move(item));
+        at = comma + 1;
+    }
+    return items;
+}
+
 Result<std::vector<MachineSizes>> Explore::sizes() const {
+    std::vector<int> bytes;
+    if (!memories.empty())
+        for (const std::string& text : TRY(items_of("--memory", memories))) {
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes.emplace_back());
+            if (error != std::errc() || end != text.data() + text.size() || bytes.back() < 1)
+                return Error(Code::E0501, "--memory {}: expected a number above 0", text);
+        }
     std::vector<MachineSizes> all;
-    for (const std::string& text : arrays) {
+    for (const std::string& text : TRY(items_of("--array", arrays))) {
         MachineSizes one = TRY(array_of(text));
         if (one.inputs < 1 || one.outputs < 1) return Error(Code::E0501, "--array {}: sizes are positive", text);
-        for (int bytes : memories) {
-            one.bytes_per_cycle = bytes;
+        for (int n : bytes) {
+            one.bytes_per_cycle = n;
             all.push_back(one);
         }
-        if (memories.empty()) all.push_back(one);
+        if (bytes.empty()) all.push_back(one);
     }
     return all;
+}
+
+Status Explore::check_usage() const {
+    if (!plot.empty() && !plot.ends_with(".svg"))
+        return Error(Code::E0501, "--plot {} writes SVG: end it in .svg", plot);
+    return {};
 }
 
 // Which machines no other one beats in both area and cycles.
@@ -83,10 +111,10 @@ void Explore::show(const std::vector<ExploredMachine>& all) const {
         fmt::print(" {:>8.2f}{}\n", m.total_area() / 1e6, best[i] ? " *" : "");
     }
     fmt::print(
-        "\n{} layers of {} million multiply-accumulates. memory: bytes a cycle. use: multiply-accumulates that the\n"
-        "model needs, of those that the matrix unit could do. Areas: estimated, in millions of transistors.\n"
+        "\n{} of {} multiply-accumulates. memory: bytes a cycle. use: multiply-accumulates that the model needs,\n"
+        "of those that the matrix unit could do. Areas: estimated, in millions of transistors.\n"
         "*: no other of these machines is both smaller and faster.\n",
-        all.front().layers, all.front().macs / 1000000);
+        plural(double(all.front().layers), "layer"), human_count(double(all.front().macs)));
 }
 
 void Explore::show_json(const std::vector<ExploredMachine>& all) const {
@@ -112,6 +140,7 @@ void Explore::show_json(const std::vector<ExploredMachine>& all) const {
 }
 
 Status Explore::operator()() const {
+    TRY(check_usage());
     ExploreOptions options{.target = machine.empty() ? target : target + ":" + machine,
                            .machines = TRY(sizes()),
                            .virtual_threads = virtual_threads,
@@ -143,10 +172,8 @@ void add_explore(CLI::App& app, Chosen& chosen) {
     c->add_option("--target", e->target, "Target whose machine can have other sizes")->required()->option_text("NAME");
     c->add_option("--array", e->arrays, "Sizes of the matrix unit: 8,16 or 32x8 (inputs x outputs)")
         ->required()
-        ->delimiter(',')
         ->option_text("SIZES");
     c->add_option("--memory", e->memories, "Bytes a cycle of each memory channel: 8,16,32 (the description's)")
-        ->delimiter(',')
         ->option_text("BYTES");
     c->add_option("--machine", e->machine, "Description that all other sizes come from (the target's usual one)")
         ->option_text("FILE.json");

@@ -174,10 +174,7 @@ Result<CompileOptions> CompileFlags::chosen() const {
                          options.target)
                 .hint("name an accelerator with --target, and a file that ends in .json");
     }
-    std::vector<std::string> targets = compile_targets();
-    if (std::find(targets.begin(), targets.end(), chosen.target.substr(0, chosen.target.find(':'))) == targets.end())
-        return Error(Code::E0603, "there is no target \"{}\"", chosen.target)
-            .hint("the targets are {}", fmt::join(targets, ", "));
+    TRY(find_backend(chosen.target));
     return chosen;
 }
 

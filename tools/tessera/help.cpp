@@ -53,6 +53,10 @@ class WrappedFormatter : public CLI::Formatter {
     std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
         return wrapped(CLI::Formatter::make_help(app, std::move(name), mode), help_columns(), get_column_width());
     }
+    std::string make_option_desc(const CLI::Option* option) const override {
+        const bool required = option->get_required() && !option->get_positional();
+        return CLI::Formatter::make_option_desc(option) + (required ? " (required)" : "");
+    }
     // What a flag without a value stands for, "--search{60}", is said in its description.
     std::string make_option_name(const CLI::Option* option, bool positional) const override {
         std::string name = CLI::Formatter::make_option_name(option, positional);

@@ -297,7 +297,7 @@ Status Optimize::operator()() const {
     if (found) done.report.before = model.summary();
     if (page) TRY(page->write(report, done, chosen));
     std::optional<CheckedRun> checked;
-    if (check) checked = TRY(check_optimized(model, done.model, precision, sizes, seed));
+    if (check) checked = TRY(check_optimized(model, done.model, precision, sizes, seed, rules));
     if (!out.empty())
         TRY(done.model.save(out, {.opset = opset, .external_from = external ? kExternalFrom : -1, .weights = weights}));
     if (found && found->without_mutants) {

@@ -125,12 +125,12 @@ struct Check {
                         {"refuted", refuted},
                         {"untested", untested}});
         else
-            fmt::print("{} rules, {} refuted, {} not tested; seed {}, {}\n", total, refuted.size(), untested.size(),
-                       options.seed, human_seconds(watch.seconds()));
+            fmt::print("{}, {} refuted, {} not tested; seed {}, {}\n", plural(double(total), "rule"), refuted.size(),
+                       untested.size(), options.seed, human_seconds(watch.seconds()));
         if (failed.empty()) return {};
         auto says = [&](const std::vector<std::string>& names, const char* one, const char* several) {
-            return fmt::format("{} of {} rules {}: {}", names.size(), total, names.size() == 1 ? one : several,
-                               fmt::join(names, ", "));
+            return fmt::format("{} of {} {}: {}", names.size(), plural(double(total), "rule"),
+                               names.size() == 1 ? one : several, fmt::join(names, ", "));
         };
         const std::string not_tested = says(untested, "is untested", "are untested");
         if (refuted.empty())
@@ -145,8 +145,8 @@ struct Check {
   private:
     static void print_line(const Rule& rule, const Verdict& v) {
         std::string name = rule.name.size() > 43 ? rule.name.substr(0, 40) + "..." : rule.name;
-        fmt::print("{:<8}  {:<44} {:<13} {} of {} graphs{}{}\n", name_of(v.kind), name, name_of(rule.exactness),
-                   v.instances, v.draws, v.instances ? ": " : "", how_compared(v));
+        fmt::print("{:<8}  {:<44} {:<13} {} of {}{}{}\n", name_of(v.kind), name, name_of(rule.exactness), v.instances,
+                   plural(double(v.draws), "graph"), v.instances ? ": " : "", how_compared(v));
         if (v.counterexample) {
             std::string text = escaped(v.counterexample->to_string());
             size_t at = 0;

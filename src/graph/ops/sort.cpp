@@ -72,7 +72,8 @@ const OpDef kTopK{
             return op.shape_error("k must be one number, is {}", op.shape(1));
         auto k = op.contents(1);
         Dim kept = k && k->size() == 1 ? (*k)[0] : op.fresh(0, axis);
-        if (auto n = kept.as_int(); n && (*n < 0 || (y[axis].as_int() && *n > *y[axis].as_int())))
+        if (auto n = kept.as_int(); n && *n < 0) return op.shape_error("k is {}, expected a number of at least 0", *n);
+        if (auto n = kept.as_int(); n && y[axis].as_int() && *n > *y[axis].as_int())
             return op.shape_error("k is {}, but axis {} of {} has fewer elements", *n, axis, y);
         y[axis] = kept;
         return Types{Type(op.dtype(0), y), Type(DType::i64, y)};

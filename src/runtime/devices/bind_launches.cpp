@@ -1,5 +1,7 @@
 #include "runtime/devices/bind_launches.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
@@ -38,15 +40,24 @@ Result<BoundMap> bind_map(const TileMap& open, const SymbolValues& symbols) {
     return map;
 }
 
+// A number of iterations that overflows.
+Error too_large(const KernelLaunch& open, const Expr& iterations, const SymbolValues& symbols) {
+    std::vector<std::string> sizes;
+    for (const std::string& name : free_symbols(iterations))
+        if (const auto at = symbols.find(name); at != symbols.end())
+            sizes.push_back(fmt::format("{} = {}", name, at->second));
+    return Error(Code::E0108, "the sizes of this run are too large: the number of iterations of {}, {}, overflows",
+                 open.symbol, to_string(iterations))
+        .note("{}", fmt::join(sizes, ", "));
+}
+
 Result<Launch> bind_blocks(const KernelLaunch& open, const SymbolValues& symbols) {
     Launch launch;
     launch.handle = open.handle;
     launch.begins_early = open.begins_early;
     if (!open.shape.fixed) {
         auto extent = evaluate_int(open.extent, symbols), scratch = evaluate_int(open.scratch_bytes, symbols);
-        if (!extent || !scratch)
-            return Error(Code::E0108, "{} has no valid iteration range for these sizes: {}", open.symbol,
-                         to_string(open.extent));
+        if (!extent || !scratch) return too_large(open, open.extent, symbols);
         cut(launch, *extent, *scratch);
         return launch;
     }
@@ -54,8 +65,7 @@ Result<Launch> bind_blocks(const KernelLaunch& open, const SymbolValues& symbols
     for (size_t i = 0; i < 6; ++i) {
         const Expr& e = i < 3 ? open.shape.grid[i] : open.shape.block[i - 3];
         auto n = evaluate_int(e, symbols);
-        if (!n)
-            return Error(Code::E0108, "{} has no valid iteration range for these sizes: {}", open.symbol, to_string(e));
+        if (!n) return too_large(open, e, symbols);
         sizes[i] = *n;
     }
     launch.grid = {sizes[0], sizes[1], sizes[2]};
@@ -87,9 +97,7 @@ Result<std::vector<Launch>> bind_launches(const CompiledKernel& kernel, const Sy
             continue;
         }
         auto extent = evaluate_int(open.extent, symbols), scratch = evaluate_int(open.scratch_bytes, symbols);
-        if (!extent || !scratch)
-            return Error(Code::E0108, "{} has no valid iteration range for these sizes: {}", open.symbol,
-                         to_string(open.extent));
+        if (!extent || !scratch) return too_large(open, open.extent, symbols);
         Launch launch;
         launch.handle = reinterpret_cast<void*>(open.function);
         launch.grid.x = *extent;

@@ -37,7 +37,7 @@ constexpr int64_t kSlack = 256;  // bytes after the last: a kernel may read, and
 constexpr int kRelaxed = 2;      // of capturing: other threads may do what they like
 constexpr unsigned kInsteadOfOthers = 1;  // of what is captured next: it follows these
 
-constexpr const char* kElsewhere = "--target host runs on the CPU";
+constexpr const char* kElsewhere = "target host runs on the CPU";
 
 Pointer address(const void* memory) { return reinterpret_cast<Pointer>(memory); }
 

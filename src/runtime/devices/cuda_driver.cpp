@@ -12,7 +12,7 @@ constexpr int kOldest = 12000;  // CUDA 12.0
 
 Error no_device(std::string why) {
     return Error(Code::E0701, "no usable GPU: {}", why)
-        .hint("--target host runs on the CPU; --target sm_90 generates code without a GPU");
+        .hint("target host runs on the CPU; target sm_90 generates code without a GPU");
 }
 
 Result<Driver> load_now() {
