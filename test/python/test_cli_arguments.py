@@ -66,6 +66,11 @@ def test_a_target_that_is_none_gets_a_suggestion(tessera_command, quantized, tar
         assert done.status == 2 and f'E0603: there is no target "{target}"' in done.err and hint in done.err, words
 
 
+def test_compiled_models_are_saved_by_the_interfaces(tessera_command, quantized):
+    done = tessera_command("compile", quantized, "-o", "q.tessera")
+    assert done.status == 2 and "needs --emit" in done.err and "Executable.save" in done.err
+
+
 # ---- rules
 
 def test_rules_files_that_cannot_be_read(tessera_command, relu, tmp_path):

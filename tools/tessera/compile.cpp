@@ -85,8 +85,13 @@ Status Compile::check_ending() const {
 
 Status Compile::check_usage() const {
     TRY(inputs.check_files());
-    if (!out.empty() && emit.empty())
-        return Error(Code::E0501, "-o {} needs --emit, which says what to write", out).hint("for example --emit=asm");
+    if (!out.empty() && emit.empty()) {
+        Error error(Code::E0501, "-o {} needs --emit, which says what to write", out);
+        if (!out.ends_with(".tessera")) return std::move(error).hint("for example --emit=asm");
+        return std::move(error).hint(
+            "the interfaces of Python, C++ and C save compiled models (Executable.save); --emit=bundle writes one for "
+            "C");
+    }
     if (!out.empty()) TRY(check_ending());
     if (out.empty() && !emit.empty() && json)
         return Error(Code::E0501, "--emit and --json both write to standard output").hint("give --emit a file with -o");
