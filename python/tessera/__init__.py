@@ -72,6 +72,7 @@ Source = Path | bytes | bytearray | memoryview | OnnxModel | Model
 MOST_THREADS = 4096
 
 
+@checked
 def load(model: Source, *, strict: bool = False) -> Model:
     """Loads a model from a file (ONNX or Tessera's text form), ONNX bytes or an onnx.ModelProto; returns a Model
     unchanged.

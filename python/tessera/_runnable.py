@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import _html
-from ._arguments import checked, wrong
+from ._arguments import checked, shown, wrong
 from ._arrays import PLAIN_NAMES, value_from
 from ._errors import Error, Line, asked_at, users_line
 from ._places import NO_GPU, Places, datum_of, empty_tensor
@@ -94,6 +94,9 @@ class Runnable:
     """What a model and an executable have in common."""
 
     def __init__(self, held: _Model | _Executable) -> None:
+        if not isinstance(held, (_Model, _Executable)):
+            raise Error("E0501", f"a tessera.{type(self).__name__} is not made of {shown(held)}",
+                        hint="tessera.load reads a model, and tessera.compile compiles one")
         self._held = held
         self._ports = {port.name: port for port in held.inputs}
         self._needed = sum(not port.has_default and not port.type.startswith("optional(") for port in held.inputs)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arguments import check_argument, wrong
+from ._arguments import check_argument, checked, wrong
 from ._arrays import Array, array_from, numpy_dtype, value_from
 from ._errors import Error
 from ._places import NO_GPU, datum_of
@@ -108,6 +108,7 @@ class Loss:
             check_argument(f"Loss: {field.name}", str(field.type), getattr(self, field.name))
 
 
+@checked
 def warmup_cosine(peak: float, updates: int, warmup: int = 0, floor: float = 0) -> Callable[[int], float]:
     """A learning rate that rises linearly to `peak` over `warmup` updates and falls to `floor` as a cosine until `updates`."""
     def rate(update: int) -> float:

@@ -130,8 +130,9 @@ Result<Tensor> view_of(const tessera_tensor& given, const char* what, size_t ind
     if (given.rank > 0 && !given.sizes)
         return Error(Code::E0501, "{} {}: sizes is NULL, and the rank is {}", what, index, given.rank);
     tessera::Sizes sizes(given.sizes, given.sizes + given.rank);
-    const int64_t elements = TRY(tessera::element_count(sizes));
-    if (elements > 0 && !given.data) return Error(Code::E0501, "{} {} has no data", what, index);
+    const auto elements = tessera::element_count(sizes);
+    if (!elements.ok()) return Error(elements.error().code(), "{} {}: {}", what, index, elements.error().message());
+    if (*elements > 0 && !given.data) return Error(Code::E0501, "{} {} has no data", what, index);
     return Tensor::view(*dtype, std::move(sizes), given.data, nullptr);
 }
 

@@ -42,13 +42,13 @@ Result<std::shared_ptr<void>> allocate_bytes(int64_t bytes) {
     int64_t max = limit();
     if (bytes < 0 || bytes > max)
         return Error(Code::E0408, "a tensor of {} bytes is over the memory limit of {}", bytes, max)
-            .hint("raise the memory limit if the model really needs it");
+            .hint("raise the memory limit (--memory-limit on the command line) if the model really needs it");
     int64_t size = aligned(bytes);
     if (size == 0) size = kBlockAlignment;
     if (in_use.fetch_add(size) + size > max) {
         in_use -= size;
         return Error(Code::E0408, "tensors would take {} bytes, over the memory limit of {}", in_use + size, max)
-            .hint("raise the memory limit if the model really needs it");
+            .hint("raise the memory limit (--memory-limit on the command line) if the model really needs it");
     }
     void* p = zeroed(size);
     if (!p) {

@@ -135,6 +135,8 @@ int main(int argc, char** argv) {
     EXPECT(tessera_run(executable, &wrong, 1, &results), "E0405");
     CHECK(results == NULL);
     EXPECT(tessera_run(executable, &wrong, 0, &results), "E0402");
+    sizes[1] = -4;
+    EXPECT(tessera_run(executable, &wrong, 1, &results), "E0108");
     sizes[1] = 4;
     wrong.dtype = TESSERA_I32;
     EXPECT(tessera_run(executable, &wrong, 1, &results), "E0403");

@@ -33,7 +33,9 @@ def quantized(tmp_path, tessera_command):
 @pytest.mark.parametrize("words, expected", [
     (["--array", "8,8,8"], "--array 8,8,8: 8 is given twice"), (["--array", "8,,16"], "--array 8,,16: a size is missing beside a comma"),
     (["--array", "8,"], "a size is missing"), (["--array", "8", "--memory", "8,,16"], "--memory 8,,16: a size is missing"),
-    (["--array", "8", "--memory", "a"], "--memory a: expected a number above 0"), (["--array", "8x"], "expected a number, or two as in 32x8"),
+    (["--array", "8", "--memory", "a"], "--memory a: expected a number above 0"), (["--array", "8x"], "expected a number above 0, or two as in 32x8"),
+    (["--array", "999999999999"], "--array 999999999999: expected a number above 0"), (["--array", "8x-8"], "8x-8: expected a number above 0"),
+    (["--array", "8", "--machine", "f.onnx"], "--machine f.onnx: the description of a machine ends in .json"),
     (["--array", "8", "--plot", "x.png"], "--plot x.png writes SVG: end it in .svg"),
     (["--array", "12"], "array.inputs is 12, expected a power of two"), (["--array", "8", "--memory", "3"], "expected a power of two"),
 ])
@@ -98,6 +100,19 @@ def test_a_wrong_rule_of_the_users_is_not_a_bug_to_report(tessera_command, tmp_p
         assert done.status == 1 and "E0407" in done.err and note in done.err, done.err
         assert "report it" not in done.err and "tessera rules check wrong.rules" in done.err
         assert not (tmp_path / "out.tsr").exists()
+
+
+def test_a_word_for_progress_is_one_of_three(tessera_command, relu):
+    done = tessera_command("run", relu, "--random", "--progress", "sometimes")
+    assert done.status == 2 and '--progress: expected always, auto or never, got "sometimes"' in done.err
+
+
+def test_losses_that_grow_are_short(tessera_command, tmp_path):
+    (tmp_path / "lin.tsr").write_text("graph g(x: f32[N,2]) {\n  const w: f32[2,2] = [0.1,0.2,0.3,0.4]\n  return matmul(x, w)\n}\n")
+    np.save(tmp_path / "x.npy", np.ones((8, 2), np.float32))
+    np.save(tmp_path / "y.npy", np.full((8, 2), 1e12, np.float32))
+    done = tessera_command("train", "lin.tsr", "--data", "x.npy,y.npy", "--loss", "mse", "--epochs", "1", "--out", "t.onnx")
+    assert done.status == 0 and "epoch 1/1  loss 1e+24\n" in done.out, done.out
 
 
 # ---- sizes, and what is quantized

@@ -31,18 +31,20 @@ struct Explore {
     void show_json(const std::vector<ExploredMachine>& all) const;
 };
 
+bool read_size(const std::string& text, int& size) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+    return error == std::errc() && end == text.data() + text.size() && size > 0;
+}
+
 // "16" or "32x8".
 Result<MachineSizes> array_of(const std::string& text) {
     MachineSizes s;
-    char more = 0;
-    int read = 0;
-    if (std::sscanf(text.c_str(), "%dx%d%n%c", &s.inputs, &s.outputs, &read, &more) == 2 && size_t(read) == text.size())
-        return s;
-    if (std::sscanf(text.c_str(), "%d%n%c", &s.inputs, &read, &more) == 1 && size_t(read) == text.size()) {
-        s.outputs = s.inputs;
-        return s;
-    }
-    return Error(Code::E0501, "--array {}: expected a number, or two as in 32x8", text);
+    const size_t by = text.find('x');
+    const bool two = by != std::string::npos;
+    if (!read_size(text.substr(0, by), s.inputs) || (two && !read_size(text.substr(by + 1), s.outputs)))
+        return Error(Code::E0501, "--array {}: expected a number above 0, or two as in 32x8", text);
+    if (!two) s.outputs = s.inputs;
+    return s;
 }
 
 // "8,16,32": each once.
@@ -63,15 +65,12 @@ Result<std::vector<std::string>> items_of(const char* option, const std::string&
 Result<std::vector<MachineSizes>> Explore::sizes() const {
     std::vector<int> bytes;
     if (!memories.empty())
-        for (const std::string& text : TRY(items_of("--memory", memories))) {
-            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes.emplace_back());
-            if (error != std::errc() || end != text.data() + text.size() || bytes.back() < 1)
+        for (const std::string& text : TRY(items_of("--memory", memories)))
+            if (!read_size(text, bytes.emplace_back()))
                 return Error(Code::E0501, "--memory {}: expected a number above 0", text);
-        }
     std::vector<MachineSizes> all;
     for (const std::string& text : TRY(items_of("--array", arrays))) {
         MachineSizes one = TRY(array_of(text));
-        if (one.inputs < 1 || one.outputs < 1) return Error(Code::E0501, "--array {}: sizes are positive", text);
         for (int n : bytes) {
             one.bytes_per_cycle = n;
             all.push_back(one);
@@ -84,6 +83,8 @@ Result<std::vector<MachineSizes>> Explore::sizes() const {
 Status Explore::check_usage() const {
     if (!plot.empty() && !plot.ends_with(".svg"))
         return Error(Code::E0501, "--plot {} writes SVG: end it in .svg", plot);
+    if (!machine.empty() && !machine.ends_with(".json"))
+        return Error(Code::E0501, "--machine {}: the description of a machine ends in .json", machine);
     return {};
 }
 

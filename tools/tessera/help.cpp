@@ -156,6 +156,18 @@ std::string plain_choice(std::string text) {
     return fmt::format("{}: expected {}, got \"{}\"", text.substr(0, colon), listed, given);
 }
 
+// "--progress: Check foo value in {always->1,auto->0} OR {1,0} FAILED", of names that stand for numbers.
+std::string plain_name(std::string text) {
+    const size_t check = text.find(": Check "), names = text.find(" value in {"), end = text.find("} OR {");
+    if (check == std::string::npos || names == std::string::npos || end == std::string::npos || names < check)
+        return text;
+    std::string listed = text.substr(names + 11, end - names - 11);
+    for (size_t at; (at = listed.find("->")) != std::string::npos;)
+        listed.erase(at, std::min(listed.find(',', at), listed.size()) - at);
+    return plain_choice(
+        fmt::format("{}: {} not in {{{}}}", text.substr(0, check), text.substr(check + 8, names - check - 8), listed));
+}
+
 // The commands that have such an option.
 std::vector<std::string> commands_with(const CLI::App& app, const std::string& option) {
     std::vector<std::string> found;
@@ -264,7 +276,7 @@ Error usage_error(const CLI::ParseError& error, const CLI::App& app, const std::
     std::string text = error.what();
     if (text.starts_with("Could not convert: "))
         text = replaced(text.substr(19), " = ", ": expected a number, got \"") + "\"";
-    text = plain_choice(plain_missing(std::move(text)));
+    text = plain_name(plain_choice(plain_missing(std::move(text))));
     return Error(Code::E0501, "{}", text).hint("{} --help", command);
 }
 

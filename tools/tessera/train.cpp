@@ -11,6 +11,10 @@
 namespace tessera::cli {
 namespace {
 
+std::string loss_text(double loss) {
+    return std::abs(loss) < 1e6 ? fmt::format("{:.4f}", loss) : fmt::format("{:.4g}", loss);
+}
+
 constexpr const char* kTrainExamples =
     "Examples:\n"
     "  tessera train model.onnx --data x.npy,labels.npy --epochs 3 --lr 3e-4 --out trained.onnx\n"
@@ -183,7 +187,7 @@ Status Train::train(Training& training, const TrainingData& given, const std::op
             }
             ++next_;
             ++steps_;
-            line->update(fmt::format("epoch {}/{}  loss {:.4f}", epoch_ + 1, epochs, report.loss),
+            line->update(fmt::format("epoch {}/{}  loss {}", epoch_ + 1, epochs, loss_text(report.loss)),
                          size_t(epoch_ * per_epoch + next_), size_t(epochs * per_epoch));
             if (save_every > 0 && steps_ % save_every == 0) TRY(save(training));
         }
@@ -191,8 +195,8 @@ Status Train::train(Training& training, const TrainingData& given, const std::op
         EpochResult result = held_out ? TRY(evaluated(training, *held_out)) : EpochResult();
         result.loss = epoch_loss_ / double(per_epoch);
         results_.push_back(result);
-        std::string text = fmt::format("epoch {}/{}  loss {:.4f}", epoch_ + 1, epochs, result.loss);
-        if (result.evaluated) text += fmt::format("  held out {:.4f}", *result.evaluated);
+        std::string text = fmt::format("epoch {}/{}  loss {}", epoch_ + 1, epochs, loss_text(result.loss));
+        if (result.evaluated) text += fmt::format("  held out {}", loss_text(*result.evaluated));
         if (result.accuracy) text += fmt::format("  accuracy {:.2f} %", 100 * *result.accuracy);
         if (!json) fmt::print("{}\n", text);
         epoch_loss_ = 0;
