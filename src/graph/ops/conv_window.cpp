@@ -16,6 +16,23 @@ Expr meaning_of(int64_t value) { return current_symbols ? current_symbols->meani
 
 std::string auto_pad_of(const OpView& op) { return op.def().attr("auto_pad") ? op.string("auto_pad") : "NOTSET"; }
 
+// The output size for every input size that is accepted, where `whole` is it for those that the window fits: what
+// window_output says of a number, as a formula. Graphs that are compiled assume that the window fits.
+Dim for_every_size(const WindowAxis& axis, const Dim& whole, bool pools, bool ceil_mode) {
+    const Expr last = axis.last(), larger = last - axis.input;
+    if (ceil_mode && !axis.pad_begin.is_int(0)) return select(ge(last, 0), whole, max(min(whole, axis.input), 0));
+    // Where `last` is negative, `whole` is at most 0, and so it is of any window that fits every input but an empty
+    // one.
+    const bool fits = !pools || ceil_mode || bounds(larger + 1).low.value_or(-1) >= 0;
+    if (!fits) return max(max(whole, min(min(axis.input, 1), ceil_div(last, axis.stride) + 1)), 0);
+    // Of an input of size max(n, 0), 0 or floor((n + larger) / stride) + 1.
+    const std::vector<Expr>& sizes = axis.input.args();
+    if (!ceil_mode && axis.input.is(ExprKind::Max) && sizes.size() == 2 && bounds(larger).high.value_or(0) < 0)
+        for (size_t i : {0, 1})
+            if (sizes[i].is_int(0)) return max(floor_div(sizes[1 - i] + larger, axis.stride) + 1, 0);
+    return max(whole, 0);
+}
+
 // Checks what is constant of one axis, and gives its output size.
 Result<Dim> window_output(const OpView& op, WindowAxis& axis, const std::string& auto_pad, bool ceil_mode) {
     if (auto k = axis.kernel.as_int(); k && (*k < 1 || *k > kMaxWindowInt))
@@ -40,9 +57,12 @@ Result<Dim> window_output(const OpView& op, WindowAxis& axis, const std::string&
                               to_string(axis.extent()), to_string(axis.input), to_string(axis.pad_begin),
                               to_string(axis.pad_end));
     }
-    if (!ceil_mode || auto_pad == "VALID") return floor_div(last, axis.stride) + 1;
     // A window that would start beyond the input, in the padding after it, is left out.
-    return min(ceil_div(last, axis.stride), floor_div(axis.input + axis.pad_begin - 1, axis.stride)) + 1;
+    ceil_mode = ceil_mode && auto_pad != "VALID";
+    const Dim whole =
+        ceil_mode ? min(ceil_div(last, axis.stride), floor_div(axis.input + axis.pad_begin - 1, axis.stride)) + 1
+                  : floor_div(last, axis.stride) + 1;
+    return current_symbols ? for_every_size(axis, whole, op.def().attr("ceil_mode") != nullptr, ceil_mode) : whole;
 }
 
 }  // namespace
