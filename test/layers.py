@@ -37,7 +37,7 @@ ONLY = {("discover/prove", "discover/check"): {"discover/check/check_definedness
 CHECKER = "src/discover/check"
 REPLAY = """check_arithmetic check_cancellation check_certificate check_definedness check_demands check_element_types check_exactness check_facts
 check_meaning check_statement check_types check_unify""".split()
-OUTSIDE = """base/error.h base/gcd.h base/numeric.h base/random.h expr/expr.h graph/expand_node.h graph/graph.h
+OUTSIDE = """base/error.h base/gcd.h base/numeric.h base/random.h expr/expr.h expr/index_bound.h graph/expand_node.h graph/graph.h
 graph/ops/conv_window.h onnx/dtypes.h rewrite/rule.h rewrite/rules/check_rule.h rewrite/rules/match.h
 discover/claim/certificate.h discover/claim/claim.h""".split()
 # Headers whose functions another room defines: the registry of ops, the text of rules and the lowering of schedules.

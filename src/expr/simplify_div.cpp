@@ -1,5 +1,6 @@
 #include "base/gcd.h"
 #include "expr/divide_within.h"
+#include "expr/index_bound.h"
 #include "expr/simplify.h"
 
 namespace tessera {
@@ -130,6 +131,12 @@ Expr floor_div_by_constant(const Expr& a, int64_t divisor) {
     if (int64_t g = rest.common_divisor(divisor); g > 1) {
         rest.divide_by(g);
         divisor /= g;
+    }
+    // floor((max(n, 0) + c) / d) is max(floor((n + c) / d), 0), where c is less than d.
+    if (const Expr n = rest.terms.size() == 1 ? index_bound(rest.terms[0]) : Expr(0);
+        rest.terms.size() == 1 && !n.same(rest.terms[0])) {
+        whole.push_back(simplify_min_max(ExprKind::Max, simplify_floor_div(n + rest.constant, divisor), 0));
+        return make_sum(std::move(whole));
     }
     Expr quotient;
     Expr dividend = rest.sum();

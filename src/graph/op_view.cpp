@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "expr/index_bound.h"
 #include "graph/op_def.h"
 
 namespace tessera {
@@ -47,7 +48,7 @@ Expr TensorRef::broadcast_at(const Indices& i) const {
 Expr TensorRef::at_or(const Indices& i, const Expr& otherwise, int64_t from) const {
     Expr inside = int_const(1, DType::boolean);
     for (int64_t d = from; d < rank(); ++d)
-        inside = logical_and(inside, logical_and(ge(i[d], 0), lt(i[d], dim(d))));
+        inside = logical_and(inside, logical_and(ge(i[d], 0), lt(i[d], index_bound(dim(d)))));
     return select(inside, at(i), otherwise);
 }
 

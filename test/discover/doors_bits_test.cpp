@@ -12,6 +12,8 @@
 #include "discover/believe.h"
 #include "discover/check/verify_rule.h"
 #include "discover/prove/prove_rule.h"
+#include "graph/evaluate/evaluate.h"
+#include "rewrite/refute/sample.h"
 
 namespace tessera::doors_bits_test {
 namespace {
@@ -387,6 +389,54 @@ TEST(HiddenNaN, IsNotTakenToBePassedOn) {
             for (const char* kind : {"elements\n", "elements by meaning\n"})
                 EXPECT_FALSE(verify_rule(rule, {{rule.name, {{}, {}, {kind}}}}).ok()) << to_string(rule);
         }
+}
+
+// Whether the op gives a number somewhere for an operand of which no element is one, with any attributes.
+bool hides_nan(const OpDef& op) {
+    const Rule rule = (*read_rules(fmt::format("hides: {0}(x:f64, ..r) => {0}(x)", op.name), "test"))[0];
+    const Sampler sampler(rule);
+    for (int i = 0; i < 200; ++i) {
+        Draw draw(3, fmt::format("{}/{}", op.name, i));
+        std::optional<Sample> sample = sampler.draw(draw, {});
+        if (!sample || sample->graph->inputs().size() != 1) continue;
+        const Value& x = *sample->graph->inputs()[0];
+        Inputs inputs;
+        inputs[x.name()] = *Tensor::filled(DType::f64, sample->sizes.at(x.name()), std::nan(""));
+        Result<std::vector<Datum>> results = evaluate(*sample->graph, inputs);
+        if (!results.ok() || (*results)[0].tensor().dtype() != DType::f64) continue;
+        const Tensor& y = (*results)[0].tensor();
+        for (int64_t k = 0; k < y.elements(); ++k)
+            if (!std::isnan(y.real_at(k))) return true;
+    }
+    return false;
+}
+
+TEST(HiddenNaN, OfNoOpIsTakenToBePassedOn) {
+    int hide = 0, pass = 0;
+    for (const OpDef* op : all_ops()) {
+        const bool unary = op->inputs.size() == 1 && !op->inputs[0].variadic && op->outputs.size() == 1 &&
+                           op->types.size() == 1 && op->types[0].allowed.has(DType::f64) && op->has(Trait::Pure) &&
+                           op->outputs[0].type == op->inputs[0].type;
+        const bool free =
+            std::none_of(op->attrs.begin(), op->attrs.end(), [](const AttrDef& a) { return a.is_required; });
+        if (!unary || !free) continue;
+        if (!hides_nan(*op)) {
+            ++pass;
+            continue;
+        }
+        ++hide;
+        for (const char* text :
+             {"{}(y@reduce_mean(x:float, a)) => add({}(y), sub(y, y)) if dim(x, 0) > 0 and dim(x, -1) > 0",
+              "mul({}(y@reduce_sum(sqrt(add(x:f64, 1e9)), a)), 2.0) => sub(add({}(y), add(y, {}(y))), y)"}) {
+            const Rule rule = (*read_rules("door [reassociates]: " + filled(text, op->name), "test"))[0];
+            EXPECT_FALSE(prove_for_any_rank(rule).proved) << to_string(rule);
+            for (const char* kind : {"elements\n", "elements by meaning\n"})
+                EXPECT_FALSE(verify_rule(rule, {{rule.name, {{}, {}, {kind}}}}).ok()) << to_string(rule);
+        }
+    }
+    EXPECT_GE(hide, 3);
+    EXPECT_GE(pass, 30);
+    printf("%d ops hide that an operand is no number, %d do not\n", hide, pass);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "expr/expr.h"
+#include "expr/index_bound.h"
 
 namespace tessera::checker {
 

@@ -601,7 +601,7 @@ void replay_root(const Statement& c, Lines& lines) {
     for (int64_t d = 0; d < c.shape.rank(); ++d) {
         int o = names.declare("_o" + std::to_string(d), Names::Kind::Variable);
         base.push_back({{{o}, 1}});
-        base.push_back(plus(plus(names.read(c.shape[d]), constant_whole(-1)), {{{o}, 1}}, -1));
+        base.push_back(plus(plus(names.read(index_bound(c.shape[d])), constant_whole(-1)), {{{o}, 1}}, -1));
     }
     Meaning meaning(names);
     Items difference = meaning.of(c.left);

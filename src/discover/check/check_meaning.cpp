@@ -193,7 +193,7 @@ Items Meaning::truth(const Expr& c) {
 // Declares a reduction's variables and says what they run over.
 void Meaning::open(const Expr& reduction, Item& item) {
     std::vector<Whole> extents;
-    for (const ReduceAxis& axis : reduction.node().axes) extents.push_back(names_.read(named(axis.extent)));
+    for (const ReduceAxis& a : reduction.node().axes) extents.push_back(names_.read(named(index_bound(a.extent))));
     for (size_t i = 0; i < extents.size(); ++i) {
         std::string name = "_v" + std::to_string(++last_);
         int v = names_.declare(name, Names::Kind::Variable);

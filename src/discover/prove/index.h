@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "expr/expr.h"
+#include "expr/index_bound.h"
 
 namespace tessera::prover {
 

@@ -95,7 +95,7 @@ Cases Expansion::when(const Expr& e, bool holds) {
 std::vector<int> Expansion::bind(const Expr& reduce, Guards& guards) {
     std::vector<int> variables;
     std::vector<Poly> extents;
-    for (const ReduceAxis& axis : reduce.node().axes) extents.push_back(convert(axis.extent));
+    for (const ReduceAxis& axis : reduce.node().axes) extents.push_back(convert(index_bound(axis.extent)));
     for (size_t i = 0; i < extents.size(); ++i) {
         int id = atoms_.variable("_v" + std::to_string(++next_));
         guards.push_back(Poly::atom(id));

@@ -41,7 +41,7 @@ RootProof::RootProof(const Comprehension& c, const ProveOptions& options)
         search_.outputs.insert(id);
         Poly i = Poly::atom(id);
         base_.add(i);
-        base_.add(atoms_.convert(c.shape[d]) - Poly(1) - i);
+        base_.add(atoms_.convert(index_bound(c.shape[d])) - Poly(1) - i);
     }
     Expansion expansion(atoms_, static_cast<size_t>(options.max_terms));
     difference_ = expansion.expand(c.left);

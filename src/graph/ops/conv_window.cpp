@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "expr/index_bound.h"
 #include "graph/op_def.h"
 
 namespace tessera {
@@ -26,10 +27,8 @@ Dim for_every_size(const WindowAxis& axis, const Dim& whole, bool pools, bool ce
     const bool fits = !pools || ceil_mode || bounds(larger + 1).low.value_or(-1) >= 0;
     if (!fits) return max(max(whole, min(min(axis.input, 1), ceil_div(last, axis.stride) + 1)), 0);
     // Of an input of size max(n, 0), 0 or floor((n + larger) / stride) + 1.
-    const std::vector<Expr>& sizes = axis.input.args();
-    if (!ceil_mode && axis.input.is(ExprKind::Max) && sizes.size() == 2 && bounds(larger).high.value_or(0) < 0)
-        for (size_t i : {0, 1})
-            if (sizes[i].is_int(0)) return max(floor_div(sizes[1 - i] + larger, axis.stride) + 1, 0);
+    if (const Expr n = index_bound(axis.input); !ceil_mode && bounds(larger).high.value_or(0) < 0)
+        return max(floor_div(n + larger, axis.stride) + 1, 0);
     return max(whole, 0);
 }
 

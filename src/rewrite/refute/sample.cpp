@@ -15,7 +15,8 @@ constexpr int kSwapped = 25;           // of commutative ops whose operands come
 constexpr int kFromTheEnd = 40;        // of axes that a condition decides
 constexpr double kNearLiteral = 5e-7;  // relative, of what a literal stands for in any type
 constexpr int kNearLength = 8;         // of instances with a length near a number of the rule
-constexpr int64_t kSizes = 2100;       // that an axis has at most
+constexpr int kNearLongLength = 3;     // likewise, with one that takes long
+constexpr int64_t kSizes = 67000;      // that an axis has at most
 constexpr int kRunTime = 6;            // of shapes, indices and the like that are only known at run time
 
 class SampleBuilder {
@@ -26,6 +27,8 @@ class SampleBuilder {
         if (hints.opset) sample_.graph->info().opset = static_cast<int>(draw.between(7, 25));
         if (!hints.lengths.empty() && !options.tiny && draw.chance(kNearLength))
             pool_.offer(std::max<int64_t>(draw.pick(hints.lengths) + draw.pick<int64_t>({-1, 0, 1, 1, 2}), 0));
+        else if (!hints.long_lengths.empty() && !options.tiny && draw.chance(kNearLongLength))
+            pool_.offer(draw.pick(hints.long_lengths) + draw.pick<int64_t>({-1, 0, 1, 1, 2}));
         bound_.resize(rule.variables.size());
         for (const Term& root : rule.pattern) count_outputs(root);
     }
@@ -325,11 +328,20 @@ std::optional<Proposal> SampleBuilder::propose(Draft& draft, size_t i, int slot)
         for (int64_t n : proposal->sizes) {
             fits &= n >= 0 && n < kSizes;
             elements *= fits ? std::max<int64_t>(n, 1) : 0;
-            fits &= elements < 8 * kSizes;
+            fits &= elements < 2 * kSizes;
         }
         if (!fits || proposal->sizes.size() > 8) return std::nullopt;
     }
     proposal->positive |= hints_.positive.contains(slot);
+    if (auto sizes = hints_.sizes.find(slot); sizes != hints_.sizes.end() && !proposal->contents && draw_.chance(95))
+        for (const Hints::Size& size : sizes->second) {
+            const auto axes = static_cast<int64_t>(proposal->sizes.size());
+            const int64_t axis = size.axis < 0 ? size.axis + axes : size.axis;
+            if (axis < 0 || axis >= axes || size.low > size.high) continue;
+            int64_t& n = proposal->sizes[static_cast<size_t>(axis)];
+            if (n < size.low) n = std::min(size.high, size.low + draw_.pick<int64_t>({0, 0, 1, 1, 2, 3, 5, 8}));
+            if (n > size.high) n = std::max(size.low, size.high - draw_.pick<int64_t>({0, 0, 1, 2}));
+        }
     return proposal;
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr int64_t kAnyRank = 8;
-constexpr double kUsualLength = 7, kMostLength = 2000;
+constexpr double kUsualLength = 7, kMuch = 2000, kMostLength = 66000;
 
 int variable_of(const Term& t) { return t.form == Term::Form::Variable ? t.slot : -1; }
 
@@ -24,7 +24,19 @@ void narrow(Hints& hints, int slot, const std::string& relation, double n) {
     if (relation[0] == '>') it->second.first = std::max(it->second.first, n);
 }
 
+// dim(x, axis) relation n.
+void size(Hints& hints, const Term& left, const std::string& relation, double n) {
+    const auto number = static_cast<int64_t>(std::clamp(n, 0.0, kMostLength));
+    Hints::Size size{left.args[1].whole(), 0, INT64_MAX};
+    if (relation == ">" || relation == ">=" || relation == "==") size.low = number + (relation == ">");
+    if (relation == "<" || relation == "<=" || relation == "==") size.high = number - (relation == "<");
+    hints.sizes[variable_of(left.args[0])].push_back(size);
+}
+
 void compare(Hints& hints, const Term& left, const std::string& relation, double n) {
+    if (left.form == Term::Form::Call && left.name == "dim" && left.args.size() == 2 &&
+        variable_of(left.args[0]) >= 0 && left.args[1].form == Term::Form::Number && relation != "!=")
+        return size(hints, left, relation, n);
     if (int slot = argument_of(left, "number"); slot >= 0) {
         if (relation == "==") hints.number[slot] = n;
         if (relation[0] == '>' && n >= 0) hints.positive.insert(slot);
@@ -137,7 +149,7 @@ Hints hints_of(const Rule& rule) {
     for (const auto& [slot, t] : rule.lets) each_number(t, hints.numbers);
     for (const double n : hints.numbers)
         if (n >= kUsualLength && n <= kMostLength && n == std::floor(n))
-            hints.lengths.push_back(static_cast<int64_t>(n));
+            (n <= kMuch ? hints.lengths : hints.long_lengths).push_back(static_cast<int64_t>(n));
     for (const Term& condition : rule.conditions) read(hints, condition);
     // What is said of a constant's elements is true of constants only.
     for (const auto& [slot, n] : hints.number)

@@ -26,11 +26,16 @@ struct Hints {
         const Term* rank = nullptr;  // likewise, of what the axes are counted in where it is about axes
     };
     std::vector<Equation> equations;
-    std::set<int> covers;               // covers(ints(x), ...): ends of a slice that takes all
-    bool opset = false;                 // it depends on the model's opset
-    std::map<int, int64_t> all_equal;   // all_equal(ints(x), 0)
-    std::vector<double> numbers = {};   // that the rule names, wherever
-    std::vector<int64_t> lengths = {};  // of these, what an axis may have as its size and seldom has
+    std::set<int> covers;                    // covers(ints(x), ...): ends of a slice that takes all
+    bool opset = false;                      // it depends on the model's opset
+    std::map<int, int64_t> all_equal;        // all_equal(ints(x), 0)
+    std::vector<double> numbers = {};        // that the rule names, wherever
+    std::vector<int64_t> lengths = {};       // of these, what an axis may have as its size and seldom has
+    std::vector<int64_t> long_lengths = {};  // likewise, where the tensor takes long to compute
+    struct Size {
+        int64_t axis, low, high;  // inclusive
+    };
+    std::map<int, std::vector<Size>> sizes = {};  // dim(x, 2) >= 30
 };
 Hints hints_of(const Rule& rule);  // the rule must outlive it
 

@@ -80,7 +80,11 @@ std::optional<Proposal> resize(Draft& d, size_t i, SizePool& pool) {
     }
     if (d.param(i).name != "scales") return std::nullopt;
     std::vector<float> scales(x->size(), 1.0f);
-    for (size_t k = 2; k < scales.size(); ++k) scales[k] = draw.pick({1.0f, 2.0f, 0.5f, 1.5f});
+    for (size_t k = 2; k < scales.size(); ++k) {
+        // The last two keep a size of n.
+        const auto n = static_cast<float>(std::max<int64_t>((*x)[k], 1));
+        scales[k] = draw.pick({1.0f, 2.0f, 0.5f, 1.5f, (n + 0.25f) / n, (n + 0.75f) / n});
+    }
     return Proposal{{int64_t(scales.size())}, Tensor::of<float>({int64_t(scales.size())}, scales), false};
 }
 
@@ -238,10 +242,12 @@ namespace tessera {
 
 namespace {
 constexpr int64_t kMaxElements = 500, kMaxOfLength = 6000;  // where an axis has a length that the rule names
+constexpr int64_t kLong = 2000;                             // above this, twice the length
 constexpr size_t kMostDimensions = 8;
 int64_t most_elements(const Sizes& sizes) {
     const bool is_long = std::any_of(sizes.begin(), sizes.end(), [](int64_t n) { return n > kMaxElements / 8; });
-    return is_long ? kMaxOfLength : kMaxElements;
+    const int64_t longest = sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
+    return longest > kLong ? 2 * longest : is_long ? kMaxOfLength : kMaxElements;
 }
 }  // namespace
 
@@ -265,7 +271,7 @@ SizePool::SizePool(Draw& draw, const SampleOptions& options) : draw_(&draw), tin
         return;
     }
     sizes_ = draw.pick<std::vector<int64_t>>(
-        {{1, 2, 3, 5}, {2, 3}, {1, 2, 3}, {2, 3, 4}, {1, 3, 4}, {1, 1, 2}, {2, 4, 6}, {2}, {3}, {4}});
+        {{1, 2, 3, 5}, {2, 3}, {1, 2, 3}, {2, 3, 4}, {1, 3, 4}, {1, 1, 2}, {2, 4, 6}, {2}, {2}, {3}, {4}});
     if (draw.chance(12))  // nothing at all, and one of everything: where sums, means and maxima have least to go by
         sizes_ = draw.pick<std::vector<int64_t>>({{0}, {1}, {0, 1}, {0, 2}, {0, 1, 3}, {1, 2}});
     else if (draw.chance(6))  // one that is longer than others

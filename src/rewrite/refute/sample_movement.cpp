@@ -328,6 +328,7 @@ std::optional<Proposal> pad(Draft& d, size_t i, SizePool& pool) {
             draw.subset(rank, pads ? pads->elements() / 2 : draw.between(1, std::max<int64_t>(rank, 1)));
         if (pads && int64_t(axes.size()) != pads->elements() / 2) return std::nullopt;
         for (int64_t& a : axes) a = spelt(a, rank, draw);
+        if (draw.chance(40)) draw.shuffle(axes);
         return holding(axes);
     }
     return plain({});

@@ -33,6 +33,7 @@ class SizePool {
     Sizes broadcastable(const Sizes& other, bool may_grow = true);
     Draw& draw() { return *draw_; }
     void offer(int64_t length);  // a shape may have it once, however long it is
+    std::optional<int64_t> offered() const { return length_; }
 
   private:
     Draw* draw_;

@@ -3,9 +3,23 @@
 namespace tessera::proposal {
 namespace {
 
+// For a result of rank 0 or 1, of which an operand is a vector.
+std::optional<Proposal> with_vectors(const Draft& d, size_t i, SizePool& pool) {
+    if (!d.want || d.want->sizes.size() > 1) return std::nullopt;
+    const auto other = d.has(1 - i) ? d.sizes(1 - i) : std::nullopt;
+    const bool scalar = d.want->sizes.empty();
+    // Of a vector and a matrix, either may be first.
+    const bool vector = scalar || (other ? other->size() >= 2 : pool.draw().chance(50));
+    if (other && (other->empty() || other->size() > 2 || (other->size() == 2 && scalar))) return std::nullopt;
+    const int64_t inner = !other ? pool.nonzero() : other->size() == 1 ? (*other)[0] : (*other)[i == 0 ? 0 : 1];
+    if (vector) return plain({inner});
+    return plain(i == 0 ? Sizes{d.want->sizes[0], inner} : Sizes{inner, d.want->sizes[0]});
+}
+
 std::optional<Proposal> matmul(Draft& d, size_t i, SizePool& pool) {
     Draw& draw = pool.draw();
     const size_t other = 1 - i;
+    if (auto vectors = with_vectors(d, i, pool)) return vectors;
     Sizes batch;
     int64_t own = pool.size();  // m of the left, n of the right
     if (d.want && d.want->sizes.size() >= 2) {
@@ -14,7 +28,7 @@ std::optional<Proposal> matmul(Draft& d, size_t i, SizePool& pool) {
     }
     if (!d.has(other)) {
         if (!d.want) {
-            if (draw.chance(8)) return plain({pool.nonzero()});
+            if (draw.chance(15)) return plain({pool.nonzero()});
             batch = draw.chance(50) ? Sizes{} : pool.shape(draw.between(1, 2));
         }
         Sizes last = i == 0 ? Sizes{own, pool.nonzero()} : Sizes{pool.nonzero(), own};
@@ -24,7 +38,7 @@ std::optional<Proposal> matmul(Draft& d, size_t i, SizePool& pool) {
     if (!s || s->empty()) return std::nullopt;
     int64_t inner = s->size() == 1 ? (*s)[0] : (*s)[s->size() - (i == 0 ? 2 : 1)];
     if (!d.want) {
-        if (draw.chance(8)) return plain({inner});
+        if (draw.chance(15)) return plain({inner});
         if (draw.chance(40))
             batch = {};
         else
@@ -283,8 +297,10 @@ std::optional<Proposal> quantized(Draft& d, size_t i, SizePool& pool) {
     auto x = d.sizes(0);
     if (!x) return std::nullopt;
     auto axis = axis_of(d, "axis", int64_t(x->size()));
-    if (axis && *axis >= 0 && *axis < int64_t(x->size()) && pool.draw().chance(40)) return positive({(*x)[*axis]});
-    return positive({});
+    const bool along = axis && *axis >= 0 && *axis < int64_t(x->size()) && pool.draw().chance(40);
+    Sizes sizes = along ? Sizes{(*x)[*axis]} : Sizes{};
+    // Below 0 too: no model has such a scale, and the op takes it.
+    return pool.draw().chance(85) ? positive(std::move(sizes)) : plain(std::move(sizes));
 }
 
 }  // namespace

@@ -79,6 +79,8 @@ inline Sizes wanted_or_any(const Draft& d, SizePool& pool) { return d.want ? d.w
 inline Sizes image(SizePool& pool, int64_t batch, int64_t channels, int64_t spatial) {
     Sizes out{batch, channels};
     for (int64_t d = 0; d < spatial; ++d) out.push_back(pool.draw().between(spatial > 1 ? 2 : 3, spatial > 1 ? 6 : 8));
+    if (pool.offered() && spatial > 0 && pool.draw().chance(80))
+        out[static_cast<size_t>(2 + pool.draw().below(spatial))] = *pool.offered();
     return out;
 }
 
