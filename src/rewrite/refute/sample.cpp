@@ -341,6 +341,9 @@ std::optional<Proposal> SampleBuilder::propose(Draft& draft, size_t i, int slot)
             int64_t& n = proposal->sizes[static_cast<size_t>(axis)];
             if (n < size.low) n = std::min(size.high, size.low + draw_.pick<int64_t>({0, 0, 1, 1, 2, 3, 5, 8}));
             if (n > size.high) n = std::max(size.low, size.high - draw_.pick<int64_t>({0, 0, 1, 2}));
+            int64_t elements = 1;
+            for (int64_t s : proposal->sizes) elements = std::min(elements * s, 2 * kSizes);
+            if (elements == 2 * kSizes) return std::nullopt;
         }
     return proposal;
 }

@@ -242,12 +242,12 @@ namespace tessera {
 
 namespace {
 constexpr int64_t kMaxElements = 500, kMaxOfLength = 6000;  // where an axis has a length that the rule names
-constexpr int64_t kLong = 2000;                             // above this, twice the length
+constexpr int64_t kLong = 2000, kLongest = 67000;           // above the first, twice the length
 constexpr size_t kMostDimensions = 8;
 int64_t most_elements(const Sizes& sizes) {
     const bool is_long = std::any_of(sizes.begin(), sizes.end(), [](int64_t n) { return n > kMaxElements / 8; });
     const int64_t longest = sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
-    return longest > kLong ? 2 * longest : is_long ? kMaxOfLength : kMaxElements;
+    return longest > kLong ? 2 * std::min(longest, kLongest) : is_long ? kMaxOfLength : kMaxElements;
 }
 }  // namespace
 
@@ -271,7 +271,7 @@ SizePool::SizePool(Draw& draw, const SampleOptions& options) : draw_(&draw), tin
         return;
     }
     sizes_ = draw.pick<std::vector<int64_t>>(
-        {{1, 2, 3, 5}, {2, 3}, {1, 2, 3}, {2, 3, 4}, {1, 3, 4}, {1, 1, 2}, {2, 4, 6}, {2}, {2}, {3}, {4}});
+        {{1, 2, 3, 5}, {2, 3}, {1, 2, 3}, {2, 3, 4}, {1, 3, 4}, {1, 1, 2}, {2, 4, 6}, {2}, {3}, {4}});
     if (draw.chance(12))  // nothing at all, and one of everything: where sums, means and maxima have least to go by
         sizes_ = draw.pick<std::vector<int64_t>>({{0}, {1}, {0, 1}, {0, 2}, {0, 1, 3}, {1, 2}});
     else if (draw.chance(6))  // one that is longer than others

@@ -297,10 +297,8 @@ std::optional<Proposal> quantized(Draft& d, size_t i, SizePool& pool) {
     auto x = d.sizes(0);
     if (!x) return std::nullopt;
     auto axis = axis_of(d, "axis", int64_t(x->size()));
-    const bool along = axis && *axis >= 0 && *axis < int64_t(x->size()) && pool.draw().chance(40);
-    Sizes sizes = along ? Sizes{(*x)[*axis]} : Sizes{};
-    // Below 0 too: no model has such a scale, and the op takes it.
-    return pool.draw().chance(85) ? positive(std::move(sizes)) : plain(std::move(sizes));
+    if (axis && *axis >= 0 && *axis < int64_t(x->size()) && pool.draw().chance(40)) return positive({(*x)[*axis]});
+    return positive({});
 }
 
 }  // namespace
