@@ -93,7 +93,7 @@ TEST(Believe, EffortPerRuleIsFixed) {
 
 // A certificate alone is one line of two.
 TEST(Believe, NothingThatCouldNotBeTested) {
-    const Rule rule = rule_of("never: relu(relu(x)) => relu(x) if rank(x) == 1 and dim(x, 0) == 4711");
+    const Rule rule = rule_of("never: relu(relu(x)) => relu(x) if rank(x) == 1 and dim(x, 0) == 471100");
     Result<Belief> belief = believe(rule, proof_of(rule), refuter_effort());
     ASSERT_FALSE(belief.ok());
     EXPECT_EQ(belief.error().code(), Code::E0305);

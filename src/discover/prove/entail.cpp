@@ -9,7 +9,7 @@
 namespace tessera::prover {
 namespace {
 
-constexpr size_t kMaxRows = 600;
+constexpr size_t kMaxRows = 600, kUsualRows = 24;
 
 // Divides by the common divisor of the coefficients, which tightens the constant. False: it can never hold.
 bool tighten(Poly& p) {
@@ -43,6 +43,8 @@ uint64_t linear_hash(const Poly& p) {
 class System {
   public:
     bool impossible = false;
+
+    System() { rows_.reserve(kUsualRows); }
 
     void add(Poly p) {
         if (impossible) return;
@@ -91,6 +93,7 @@ class System {
         long cost() const { return above * below - above - below; }
     };
     std::vector<Row> rows_;
+    std::vector<std::pair<Poly, int64_t>> above_, below_;  // of the variable that is eliminated
 
     // Two that leave no room between them.
     bool check_opposite(const Poly& p, int64_t c, uint64_t hash) {
@@ -102,7 +105,8 @@ class System {
     }
 
     void eliminate(uint64_t key) {
-        std::vector<std::pair<Poly, int64_t>> above, below;
+        above_.clear();
+        below_.clear();
         size_t kept = 0;
         for (Row& row : rows_) {
             const int64_t c = row.p.coefficient(key);
@@ -111,12 +115,12 @@ class System {
                 ++kept;
                 continue;
             }
-            (c > 0 ? above : below)
+            (c > 0 ? above_ : below_)
                 .emplace_back(row.constant ? row.p + Poly(row.constant) : std::move(row.p), c > 0 ? c : -c);
         }
         rows_.resize(kept);
-        for (const auto& [p, a] : above)
-            for (const auto& [q, b] : below) {
+        for (const auto& [p, a] : above_)
+            for (const auto& [q, b] : below_) {
                 int64_t g = gcd_of(a, b);
                 add(combined(p, b / g, q, a / g));
                 if (impossible) return;
@@ -142,7 +146,7 @@ void describe(Atoms& atoms, Guards& facts) {
     };
     const size_t given = ids.size();
     for (size_t i = 0; i < given; ++i) {
-        const Atom a = atoms[ids[i]];
+        const Atom& a = atoms[ids[i]];
         Poly x = Poly::atom(ids[i]);
         switch (a.kind) {
             case Atom::Kind::Var:
@@ -223,11 +227,14 @@ struct Fact {
 // The facts that have atoms in common with that at `from`, directly or through others, taken out of `facts`. What
 // contradicts itself does so within one such group.
 std::vector<Fact> take_group(std::vector<Fact>& facts, size_t from) {
-    std::vector<bool> reached;
+    thread_local std::vector<uint8_t> reached, taken;  // kept, for this is asked most of all
+    thread_local std::vector<size_t> open;
+    reached.clear();
+    taken.assign(facts.size(), 0);
+    open.assign(1, from);
     std::vector<Fact> group;
-    std::vector<size_t> open{from};
-    std::vector<bool> taken(facts.size());
-    taken[from] = true;
+    group.reserve(facts.size());
+    taken[from] = 1;
     while (!open.empty()) {
         size_t i = open.back();
         open.pop_back();
@@ -235,10 +242,10 @@ std::vector<Fact> take_group(std::vector<Fact>& facts, size_t from) {
         for (int id : facts[i].what->ids) {
             if (static_cast<size_t>(id) >= reached.size()) reached.resize(static_cast<size_t>(id) + 1);
             if (reached[static_cast<size_t>(id)]) continue;
-            reached[static_cast<size_t>(id)] = true;
+            reached[static_cast<size_t>(id)] = 1;
             for (size_t j = 0; j < facts.size(); ++j)
                 if (!taken[j] && facts[j].what->names(id)) {
-                    taken[j] = true;
+                    taken[j] = 1;
                     open.push_back(j);
                 }
         }

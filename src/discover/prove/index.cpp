@@ -197,6 +197,12 @@ Cases Atoms::when(const Expr& c, bool holds) {
 }
 
 Poly Atoms::substitute(const Poly& p, const Map& map) {
+    auto may_change = [&](int id) { return all_[static_cast<size_t>(id)].kind != Atom::Kind::Var || map.contains(id); };
+    if (std::none_of(p.terms.begin(), p.terms.end(), [&](const Mono& m) {
+            const Product ids = atoms_of(m.key);
+            return std::any_of(ids.begin(), ids.end(), may_change);
+        }))
+        return p;
     Poly out;
     for (const Mono& m : p.terms) {
         Poly product = m.coefficient;
