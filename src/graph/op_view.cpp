@@ -53,7 +53,7 @@ Expr TensorRef::at_or(const Indices& i, const Expr& otherwise, int64_t from) con
 }
 
 std::optional<std::vector<Expr>> OpView::contents(size_t i) const {
-    if (const Tensor* t = i < values_.size() ? values_[i] : nullptr) {
+    if (const Tensor* t = elements_of_constant(i)) {
         if (!is_int(t->dtype()) && t->dtype() != DType::boolean) return std::nullopt;
         std::vector<Expr> out;
         out.reserve(t->elements());

@@ -83,10 +83,12 @@ class OpView {
 
     // The input's elements if they are constant: as a tensor, or (integers) as expressions over symbols.
     const Tensor* value(size_t i) const {
-        const Tensor* known = i < values_.size() ? values_[i] : nullptr;
+        const Tensor* known = elements_of_constant(i);
         if (!known) note_unknown(i);
         return known;
     }
+    // A stored program's larger constants have no elements: they were checked before it was stored.
+    bool is_constant(size_t i) const { return i < values_.size() && values_[i]; }
     std::optional<std::vector<Expr>> contents(size_t i) const;
     // The contents where all are constants.
     std::optional<std::vector<int64_t>> constant_ints(size_t i) const;
@@ -166,6 +168,10 @@ class OpView {
     struct UnknownContents {
         size_t input;
     };
+    const Tensor* elements_of_constant(size_t i) const {
+        const Tensor* t = is_constant(i) ? values_[i] : nullptr;
+        return t && (t->data() || t->elements() == 0) ? t : nullptr;
+    }
     void note_unknown(size_t i) const {
         if (stops_ && has(i)) throw UnknownContents{i};
     }

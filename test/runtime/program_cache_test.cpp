@@ -158,6 +158,38 @@ TEST_F(ProgramCacheTest, SymbolicSizesAndChecksOfIndicesStay) {
     EXPECT_EQ(again.run(shapeless).error().code(), Code::E0404);
 }
 
+// Larger constants are not in the text of a stored program; what inference asks of them was asked before.
+TEST_F(ProgramCacheTest, ConstantsThatInferenceAsksFor) {
+    constexpr int kStumps = 200;  // trees of one node
+    std::vector<int> trees, features, leaves;
+    std::vector<double> weights;
+    for (int i = 0; i < kStumps; ++i) {
+        trees.push_back(i);
+        features.push_back(i % 4);
+        for (int side : {0, 1}) {
+            leaves.push_back(2 * i + side);
+            weights.push_back(0.25 * side - 0.01 * i);
+        }
+    }
+    auto every_second = [&](size_t first) {
+        std::vector<int> some;
+        for (size_t i = first; i < leaves.size(); i += 2) some.push_back(leaves[i]);
+        return some;
+    };
+    const std::vector<int> zeros(2 * kStumps), ones(kStumps, 1), less_equal(kStumps);
+    const std::vector<double> splits(kStumps, 0.5);
+    const Model model = parsed(fmt::format(
+        "graph g(x: f32[N,4]) {{ %y = tree_ensemble(x, n_targets=1, tree_roots={}, nodes_featureids={}, "
+        "nodes_modes={}:u8[{}], nodes_splits={}:f32[{}], nodes_truenodeids={}, nodes_trueleafs={}, "
+        "nodes_falsenodeids={}, nodes_falseleafs={}, leaf_targetids={}, leaf_weights={}:f32[{}]) return %y }}",
+        trees, features, less_equal, kStumps, splits, kStumps, every_second(0), ones, every_second(1), ones, zeros,
+        weights, 2 * kStumps));
+    make(model);
+    const Executable again = make(model);
+    EXPECT_TRUE(again.report().from_cache);
+    for (int64_t n : {1, 50}) expect_as_evaluated(model, again, *model.random_inputs(1, {{"N", n}}));
+}
+
 TEST_F(ProgramCacheTest, OutputsThatAreConstantsOrInputs) {
     const Model model = parsed(R"(graph g(x: f32[3]) {
   const c: f32[2,2] = [[1,2],[3,4]]

@@ -237,8 +237,9 @@ class Tables {
 
 // Whether a walk stays inside the tables, and comes to a leaf within the steps that a tree names.
 Status check_tables(const OpView& op) {
+    if (!op.is_constant(1) || !op.is_constant(2)) return op.error(Code::E0206, "nodes and trees must be constants");
     const Tensor *nodes = op.value(1), *trees = op.value(2);
-    if (!nodes || !trees) return op.error(Code::E0206, "nodes and trees must be constants");
+    if (!nodes || !trees) return {};
     if (nodes->rank() != 2 || nodes->size(1) != 4 || trees->rank() != 2 || trees->size(1) != 4 ||
         trees->size(0) % kTreesAtOnce)
         return op.shape_error("tables {} and {}", op.shape(1), op.shape(2));
