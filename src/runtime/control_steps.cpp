@@ -32,6 +32,7 @@ class Run::Repetition {
         if (trips <= 0 || !go_on || !body_.device_.shares_memory() || !starts(own)) return no_results();
         std::vector<Datum> inputs = first_inputs(own);
         inputs.insert(inputs.end(), captured.begin(), captured.end());
+        if (!fits(inputs)) return no_results();
         auto plan = TRY(body_.plan_for(inputs));
         if (!find_outputs(*plan)) return no_results();
         Borrowed context(TRY(body_.take_context()), *body_.memory_);
@@ -95,6 +96,14 @@ class Run::Repetition {
             else
                 sequences_.push_back(t);
         }
+        return true;
+    }
+
+    // Whether the inputs have the sizes that the body declares, which its kernels rely on.
+    bool fits(const std::vector<Datum>& inputs) const {
+        SymbolValues symbols;
+        for (size_t i = 0; i < inputs.size(); ++i)
+            if (!binds(body_.program_.graph->inputs()[i]->type(), type_of(inputs[i]), symbols)) return false;
         return true;
     }
 

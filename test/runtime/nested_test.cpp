@@ -166,6 +166,20 @@ TEST(Nested, StatesThatGrow) {
         expect_as_evaluated(text, {{"m", Datum(Tensor::scalar(m))}, {"x", Datum(numbers({1, 4}))}}, 1);
 }
 
+// A body that declares sizes which the states do not have: inference contradicts the first, only a run the second.
+TEST(Nested, StatesOfOtherSizesThanDeclared) {
+    for (const char* x : {"f32[N,3,4]", "f32[N,M,K]"})
+        for (int64_t n : {1, 2})
+            expect_as_evaluated(
+                fmt::format("graph g(m: i64[], x: {}, r: f32[A,B,C]) {{ %y = loop(m, _, r, body=graph b(i: i64[], "
+                            "go: bool[], s: f32[1,1,1]) {{ %a = add(s, x) %t = tanh(%a) return go, %t }}) return %y }}",
+                            x),
+                {{"m", Datum(Tensor::scalar(int64_t{3}))},
+                 {"x", Datum(numbers({n, 3, 4}))},
+                 {"r", Datum(numbers({n, 3, 4}))}},
+                1);
+}
+
 TEST(Nested, LoopsInLoops) {
     std::string_view text =
         "graph g(m: i64[], x: f32[3]) { %y = loop(m, _, x, body=graph b(i: i64[], go: bool[], s: f32[3]) { %t = "

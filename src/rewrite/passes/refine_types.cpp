@@ -77,7 +77,7 @@ class BodyInputs {
     }
 
   private:
-    // One that does not say its rank.
+    // One that does not say its rank, or says sizes that it cannot have.
     struct Open {
         size_t input;
         Type type;  // as it is assumed
@@ -107,7 +107,7 @@ class BodyInputs {
         for (size_t i = before_; i < body_.inputs().size(); ++i) {
             const Type& own = body_.inputs()[i]->type();
             const auto type = given(i);
-            if (unranked(own)) {
+            if (unranked(own) || (type && contradicted(i, own, *type))) {
                 open_.push_back({i, type.value_or(own)});
             } else if (type && type->tensor().rank() == own.tensor().rank()) {
                 for (int64_t d = 0; d < own.tensor().rank(); ++d) {
@@ -120,6 +120,20 @@ class BodyInputs {
             }
         }
         for (const std::string& name : ambiguous) names_.erase(name);
+    }
+
+    // Whether what goes in, or what an iteration makes of a state, has another rank or constant sizes than declared.
+    bool contradicted(size_t i, const Type& own, const Type& type) const {
+        auto differs = [&](const Type& t) {
+            if (!t.is_tensor() || unranked(t)) return false;
+            if (t.tensor().rank() != own.tensor().rank()) return true;
+            for (int64_t d = 0; d < own.tensor().rank(); ++d) {
+                const auto declared = own.tensor().shape[d].as_int(), size = t.tensor().shape[d].as_int();
+                if (declared && size && *declared != *size) return true;
+            }
+            return false;
+        };
+        return differs(type) || (is_state(i) && differs(outcome(i)));
     }
 
     const Type& outcome(size_t i) const { return body_.outputs()[i - before_ + (form_.numbered ? 1 : 0)]->type(); }
