@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from ._arguments import checked
 from ._arrays import array_from, array_name, tensor_from
 from ._errors import Error
 from ._tessera import Tensor
@@ -32,6 +33,7 @@ def _dim(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdigit() else text
 
 
+@checked
 def custom_op(domain: str, name: str, *, types: Callable[..., Any] | None = None, outputs: int = 1,
               attrs: Mapping[str, Any] | None = None) -> Callable[[Function], Function]:
     """Registers a function as an operator of models, for the rest of the process:

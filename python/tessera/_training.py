@@ -140,6 +140,8 @@ class Training:
                         hint=f"they are: {', '.join(self._ports)}")
         batch = dict(zip(self._ports, values))
         for name, value in named.items():
+            if name not in self._ports:
+                raise Error("E0401", f'a training step has no input "{name}"', hint=f"there are: {', '.join(self._ports)}")
             if name in batch:
                 raise Error("E0401", f'input "{name}" is given twice')
             batch[name] = value

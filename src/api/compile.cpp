@@ -172,6 +172,8 @@ class Compilation {
   public:
     static Result<Compilation> begin(const Model& model, const CompileOptions& given) {
         Compilation c(given);
+        if (given.threads < 0)
+            return Error(Code::E0501, "threads: expected a number of at least 0, got {}", given.threads);
         c.offloading_ =
             TRY(TRY(find_backend(given.target))->offloading(given.target, {.virtual_threads = given.virtual_threads}));
         if (c.offloading_) c.options_.target = "host";

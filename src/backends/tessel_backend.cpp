@@ -52,6 +52,7 @@ class TesselBackend : public Backend {
     }
     Result<std::shared_ptr<const Offloading>> offloading(std::string_view target,
                                                          const OffloadOptions& options) const override {
+        TRY(check_options(options));
         return std::make_shared<const TesselOffloading>(TRY(machine_of(target)), options,
                                                         target.starts_with(kRtl) ? kRtl : kDevice);
     }
@@ -59,6 +60,7 @@ class TesselBackend : public Backend {
     bool has_sizes() const override { return true; }
     Result<SizedMachine> sized(std::string_view target, const MachineSizes& sizes,
                                const OffloadOptions& options) const override {
+        TRY(check_options(options));
         const accelerator::Machine m =
             TRY(accelerator::with_sizes(TRY(machine_of(target)), sizes.inputs, sizes.outputs, sizes.bytes_per_cycle));
         const accelerator::Area area = accelerator::area_of(m);
@@ -71,6 +73,10 @@ class TesselBackend : public Backend {
     }
 
   private:
+    static Status check_options(const OffloadOptions& options) {
+        if (options.virtual_threads == 1 || options.virtual_threads == 2) return {};
+        return Error(Code::E0501, "virtual_threads: expected 1 or 2, got {}", options.virtual_threads);
+    }
     static Result<accelerator::Machine> machine_of(std::string_view target) {
         if (const std::string file(description(target)); !file.empty()) return accelerator::load_machine(file);
         return accelerator::Machine{.name = std::string(kName)};

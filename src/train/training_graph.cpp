@@ -1,5 +1,6 @@
 #include "train/training_graph.h"
 
+#include <fmt/ranges.h>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <map>
 #include <unordered_set>
 
+#include "base/nearest.h"
 #include "graph/gradient/gradient.h"
 #include "train/losses.h"
 #include "train/precision.h"
@@ -56,6 +58,19 @@ bool named(const TrainingOptions& options, const std::string& name) {
     return std::find(options.parameters.begin(), options.parameters.end(), name) != options.parameters.end();
 }
 
+// The initializer that a pattern most likely meant, and the first names.
+std::string shown_initializers(const Graph& graph, const std::string& pattern) {
+    constexpr size_t kMost = 8;
+    std::vector<std::string_view> names;
+    for (const auto& c : graph.constants()) names.push_back(c->name());
+    if (names.empty()) return "it has none";
+    const std::string meant = nearest(pattern, names);
+    const size_t more = names.size() - std::min(names.size(), kMost);
+    names.resize(names.size() - more);
+    return fmt::format("{}there are: {}{}", meant.empty() ? "" : fmt::format("did you mean {}? ", meant),
+                       fmt::join(names, ", "), more ? fmt::format(", and {} more", more) : "");
+}
+
 // A float constant that a gradient may reach and that somebody may want to train.
 Result<std::vector<std::string>> candidates(const Graph& graph, const TrainingOptions& options) {
     const auto sources = sources_of(graph.outputs()[TRY(loss_output(graph, options.loss))]);
@@ -76,7 +91,7 @@ Result<std::vector<std::string>> candidates(const Graph& graph, const TrainingOp
             if (std::none_of(graph.constants().begin(), graph.constants().end(),
                              [&](const auto& c) { return matches({p}, c->name()); }))
                 return Error(Code::E0501, "\"{}\" names no initializer of the model", p)
-                    .hint("tessera inspect lists the names");
+                    .hint("{}", shown_initializers(graph, p));
     if (names.empty()) return Error(Code::E0501, "the model has no float initializer to train");
     return names;
 }

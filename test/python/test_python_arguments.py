@@ -35,6 +35,7 @@ def total():
     (lambda m: tessera.search(m, sizes=[1]), r"sizes: expected sizes by name or None, got \[1\]"),
     (lambda m: tessera.discover("add", max_ops="3"), "max_ops: expected a whole number, got '3'"),
     (lambda m: tessera.discover(3), "ops: expected a path or a list of strings, got 3"),
+    (lambda m: tessera.custom_op(3, "Op"), "domain: expected a string, got 3"),
     (lambda m: tessera.parse(3), "text: expected a string, got 3"),
     (lambda m: tessera.demo(3), "name: expected a string, got 3"),
     (lambda m: tessera.load("m.onnx", strict="yes"), "strict: expected True or False, got 'yes'"),
@@ -57,6 +58,14 @@ def test_a_wrong_argument_is_named(call, expected):
     with pytest.raises(tessera.InputError, match=expected) as caught:
         call(relu())
     assert caught.value.code in ("E0501", "E0403") and "incompatible function" not in str(caught.value)
+
+
+def test_an_input_that_a_training_step_does_not_have_is_named():
+    model = tessera.parse("graph g(x: f32[N,3]) { return matmul(x, [[1.0], [2.0], [3.0]]:f32[3,1]) }")
+    step = tessera.training(model, "mse", parameters="*")
+    with pytest.raises(tessera.Error, match='E0401: a training step has no input "labels"') as caught:
+        step(x=X, labels=np.zeros((2, 1), np.float32))
+    assert caught.value.hint == "there are: x, target"
 
 
 def test_numbers_of_numpy_are_numbers():

@@ -60,6 +60,13 @@ void expect_as_evaluated(const Model& model, const Executable& executable, const
     }
 }
 
+TEST(Executable, NumbersOutOfRangeAreRefused) {
+    EXPECT_EQ(compile(mlp(), {.threads = -3, .cache = ""}).error().message(),
+              "threads: expected a number of at least 0, got -3");
+    EXPECT_EQ(compile(mlp(), {.target = "tessel", .virtual_threads = 7, .cache = ""}).error().message(),
+              "virtual_threads: expected 1 or 2, got 7");
+}
+
 TEST(Executable, OneCompilationServesEverySize) {
     Model model = mlp();
     Executable executable = compiled(model);
