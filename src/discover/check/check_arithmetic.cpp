@@ -234,14 +234,8 @@ Whole Names::parse(std::string_view text) {
 
 Whole Names::parse_sum() {
     Whole out = take("-") ? plus({}, parse_product(), -1) : parse_product();
-    for (;;) {
-        if (take("+"))
-            out = plus(out, parse_product());
-        else if (take("-"))
-            out = plus(out, parse_product(), -1);
-        else
-            return out;
-    }
+    for (bool more = take("+"); more || take("-"); more = take("+")) out = plus(out, parse_product(), more ? 1 : -1);
+    return out;
 }
 
 Whole Names::parse_product() {
@@ -395,6 +389,16 @@ bool Names::group_impossible(const Conjunction& given) {
     Rows rows;
     for (const Whole& f : facts) rows.insert(f);
     answer->second = rows.unsatisfiable();
+    for (auto a = atoms.begin(); !answer->second && a != atoms.end(); ++a) {
+        if (at(*a).kind != Kind::Largest) continue;
+        std::vector<Conjunction> cases(2, given);  // a maximum is one of its parts
+        for (size_t i : {0, 1}) cases[i].push_back(plus(at(*a).parts[i], {{{*a}, 1}}, -1));
+        if (std::count(given.begin(), given.end(), cases[0].back()) ||
+            std::count(given.begin(), given.end(), cases[1].back()))
+            continue;
+        answer->second = group_impossible(cases[0]) && group_impossible(cases[1]);
+        break;
+    }
     if (answer->second && observer) observer(*this, given);
     return answer->second;
 }

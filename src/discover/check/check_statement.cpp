@@ -181,16 +181,6 @@ Result<Expr> constant_at(const Tensor& t, const std::vector<Expr>& at) {
     return element(place);
 }
 
-}  // namespace
-
-std::optional<Result<Expr>> known_element(const Value* v, const std::vector<Expr>& at) {
-    if (v->is_constant()) return constant_at(*v->tensor(), at);
-    if (v->contents() && v->type().tensor().dtype == DType::i64) return size_in(*v->contents(), at);
-    return {};
-}
-
-namespace {
-
 // Elements of a graph's values. Bodies number what they sum over from 0 each; here every sum has names of its own.
 class Elements {
   public:
@@ -335,6 +325,12 @@ std::vector<Expr> output_indices(const Shape& shape) {
     std::vector<Expr> at;
     for (int64_t d = 0; d < shape.rank(); ++d) at.push_back(index_var(fmt::format("_o{}", d), shape[d].as_int()));
     return at;
+}
+
+std::optional<Result<Expr>> known_element(const Value* v, const std::vector<Expr>& at) {
+    if (v->is_constant()) return constant_at(*v->tensor(), at);
+    if (v->contents() && v->type().tensor().dtype == DType::i64) return size_in(*v->contents(), at);
+    return {};
 }
 
 }  // namespace tessera::checker

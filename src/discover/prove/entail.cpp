@@ -206,17 +206,35 @@ void multiply(const Atoms& atoms, Guards& facts) {
     facts.insert(facts.end(), more.begin(), more.end());
 }
 
-bool infeasible(Atoms& atoms, Guards facts) {
+bool infeasible(Atoms& atoms, const Guards& given) {
     {
         System quick;
-        for (const Poly& f : facts) quick.add(f);
+        for (const Poly& f : given) quick.add(f);
         if (quick.impossible) return true;
     }
+    Guards facts = given;
     describe(atoms, facts);
     multiply(atoms, facts);
     System s;
     for (const Poly& f : facts) s.add(f);
-    return s.solve();
+    if (s.solve()) return true;
+    // A maximum is one of its parts.
+    std::vector<int> ids;
+    for (const Poly& f : given)
+        for (int id : atoms.describe(f).ids)
+            if (atoms[id].kind == Atom::Kind::Max) ids.push_back(id);
+    std::sort(ids.begin(), ids.end());
+    for (const int id : ids) {
+        const Poly first = atoms[id].args[0] - Poly::atom(id), second = atoms[id].args[1] - Poly::atom(id);
+        if (std::find(given.begin(), given.end(), first) != given.end() ||
+            std::find(given.begin(), given.end(), second) != given.end())
+            continue;
+        Guards one = given, other = given;
+        one.push_back(first);
+        other.push_back(second);
+        return infeasible(atoms, one) && infeasible(atoms, other);
+    }
+    return false;
 }
 
 struct Fact {
