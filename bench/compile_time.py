@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Cold compile time and memory of `tessera compile` over the size of the graph, for eight families of made graphs.
+"""Cold compile time and memory of `tessera compile` over the size of the graph, for nine families of made graphs.
 
 Each size is compiled in a process of its own with no cache. Seconds are CPU seconds of that process, memory is its peak
 resident set. The ratio is the time of a size over that of half of it: 2 is linear. With --limit, exit status 1 if a
@@ -171,7 +171,18 @@ def shapes(b, size):
     return [("x", ["rows", "columns"])], [(x, ["rows", "columns"])]
 
 
-FAMILIES = {f.__name__: f for f in (sines, residuals, neighbours, side_by_side, cells, nests, fans, shapes)}
+def moves(b, size):
+    """Transposes of reshapes, padded and sliced: each round divides the indices of the one before."""
+    x = "x"
+    halves, rows = b.constant(np.array([8, 4, 16])), b.constant(np.array([32, 16]))
+    pads, zero, end = b.constant(np.array([1, 0, 0, 0])), b.constant(np.array([0])), b.constant(np.array([32]))
+    while b.nodes < size:
+        x = b.add("Reshape", b.add("Transpose", b.add("Reshape", x, halves), perm=[1, 0, 2]), rows)
+        x = b.add("Slice", b.add("Pad", x, pads), zero, end, zero)
+    return [("x", [32, 16])], [(x, [32, 16])]
+
+
+FAMILIES = {f.__name__: f for f in (sines, residuals, neighbours, side_by_side, cells, nests, fans, shapes, moves)}
 
 
 def make(family, size, path):

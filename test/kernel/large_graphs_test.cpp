@@ -31,6 +31,24 @@ TEST(LargeGraphs, AnEpilogueIsCut) {
     EXPECT_LT(lowered(text).steps.size(), 6U);
 }
 
+// Elements whose places are quotients of quotients: the expressions of indices stay small.
+TEST(LargeGraphs, AChainOfMovementsIsCut) {
+    auto text = [](int rounds) {
+        std::string t = "graph g(x: f32[6,4]) {\n  %v0 = neg(x)\n";
+        for (int i = 1; i <= rounds; ++i)
+            t += fmt::format(
+                "  %a{0} = reshape(%v{1}, [2,3,4])\n  %b{0} = transpose(%a{0}, perm=[1,0,2])\n"
+                "  %c{0} = reshape(%b{0}, [6,4])\n  %d{0} = pad(%c{0}, [1,0,0,0])\n"
+                "  %v{0} = slice(%d{0}, [0], [6], [0])\n",
+                i, i - 1);
+        return t + fmt::format("  return %v{}\n}}", rounds);
+    };
+    expect_as_evaluated(text(20), {}, true);
+    EXPECT_EQ(lowered(text(4)).steps.size(), 1U);
+    EXPECT_GT(lowered(text(60)).steps.size(), 4U);
+    EXPECT_LT(lowered(text(60)).steps.size(), 20U);
+}
+
 // A value that two readers share at every level: what is inlined is looked through once.
 TEST(LargeGraphs, ValuesThatAreReadTwiceAtEveryLevel) {
     std::string text = "graph g(x: f32[2,8]) {\n  %v0 = neg(x)\n";

@@ -15,6 +15,7 @@ constexpr double kGather = 48, kGatherOfBlocks = 4;  // operations that are as s
 constexpr double kQuotient = 8;      // and as finding an element by a quotient, its neighbours being the same ones
 constexpr double kStep = 8;          // and as fetching every second one
 constexpr size_t kMaxNodes = 600;    // of an expression after inlining
+constexpr int kMaxQuotients = 8;     // of quotients of indices, one map read through another
 constexpr int kMaxPlaces = 8;        // loads of padded elements in one expression
 constexpr size_t kMaxStages = 4;     // that a map with work in it is copied into
 constexpr double kColumnsOfRow = 8;  // of a product, that ask for an element of its only row once, as lanes would
@@ -33,7 +34,8 @@ size_t node_count(const Expr& e) {
 
 class MapFusion {
   public:
-    explicit MapFusion(Fusion& fusion) : fusion_(fusion), acc_(fusion.acc), sites_(size_t(acc_.count())) {}
+    explicit MapFusion(Fusion& fusion)
+        : fusion_(fusion), acc_(fusion.acc), sites_(size_t(acc_.count())), quotients_(size_t(acc_.count())) {}
 
     // Readers come first: where they are inlined is where this one would be.
     void run() {
@@ -42,6 +44,7 @@ class MapFusion {
             if (fusion_.group_of[size_t(n)] >= 0) continue;
             for (int r : acc_.readers(n)) add_sites(n, r);
             merge(sites_[size_t(n)]);
+            for (int r : acc_.readers(n)) quotients_[size_t(n)] = std::max(quotients_[size_t(n)], quotients(n, r));
             if (fusion_.decided[size_t(n)]) continue;  // a part of a region
             decide(n);
         }
@@ -110,6 +113,15 @@ class MapFusion {
             places.insert(std::move(place));
         }
         for (; first < sites_[size_t(n)].size(); ++first) sites_[size_t(n)][first].places *= double(places.size());
+    }
+
+    // How often indices are divided from a stage on down to the map, where this reader reads it.
+    int quotients(int n, int reader) const {
+        const std::vector<Reading>& reads = acc_.reads(reader);
+        const bool divides = std::any_of(reads.begin(), reads.end(), [&](const Reading& a) {
+            return a.source == n && std::any_of(a.at.begin(), a.at.end(), divides_place);
+        });
+        return int(divides) + (fusion_.group_of[size_t(reader)] >= 0 ? 0 : quotients_[size_t(reader)]);
     }
 
     // A concatenation reads each of its parts where that part is.
@@ -221,6 +233,8 @@ class MapFusion {
         if (sites.size() > kMaxStages && work > 0) return no("{} kernels read it", sites.size());
         const bool once = sites.size() == 1 && times <= elements && most_places(n, sites) <= 1 &&
                           acc_.def(sites[0].stage).kind == Definition::Kind::Map;
+        if (quotients_[size_t(n)] > kMaxQuotients)
+            return no("its elements would be found by {} quotients of quotients", quotients_[size_t(n)]);
         if (!once && node_count(acc_.body(n)) > kMaxNodes) return no("its expression is too large");
         if (!once && has_phases(acc_.body(n))) return no("its neighbours are made of the same elements in other ways");
         if (int places = most_places(n, sites); places > kMaxPlaces && chooses(acc_.body(n)))
@@ -343,6 +357,7 @@ class MapFusion {
     Fusion& fusion_;
     const Accesses& acc_;
     std::vector<std::vector<Site>> sites_;
+    std::vector<int> quotients_;  // by definition
 };
 
 }  // namespace
