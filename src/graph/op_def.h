@@ -18,8 +18,8 @@ struct Backward;  // graph/gradient/gradient.h
 struct TileCall;  // graph/tile_call.h
 
 enum class Trait {
-    Pure,            // equal inputs give equal outputs, without side effects
-    Elementwise,     // output element i depends on element i of the (broadcast) inputs only
+    Pure,         // equal inputs give equal outputs, without side effects
+    Elementwise,  // output element i depends on element i of the (broadcast) inputs only
     Commutative,
     Linear,          // in its first input
     Bilinear,        // in its first two inputs
@@ -78,9 +78,9 @@ struct OnnxForm {
     OnnxForm(const char* name) : name(name) {}
     OnnxForm(const char* name, std::vector<OnnxChange> changes, std::vector<std::string> aliases = {})
         : name(name), changes(std::move(changes)), aliases(std::move(aliases)) {}
-    std::string name;     // "MatMul"; empty: not an ONNX op
-    std::vector<OnnxChange> changes = {};  // ascending
-    std::vector<std::string> aliases = {}; // deprecated operators with the same semantics ("Scatter")
+    std::string name;                       // "MatMul"; empty: not an ONNX op
+    std::vector<OnnxChange> changes = {};   // ascending
+    std::vector<std::string> aliases = {};  // deprecated operators with the same semantics ("Scatter")
     std::string domain = {};
     // Converts a nonstandard form that occurs in files to a standard one. Returns the text of a warning, or nothing.
     std::function<std::string(OnnxCall&)> accept = {};
@@ -150,6 +150,8 @@ struct OpDef {
     std::function<std::optional<Expr>(const OpView&)> iterations = {};
     // The gradients of the inputs (null: none), if better than those derived from the body. Absent: uses the body.
     std::function<std::vector<Value*>(const Backward&)> gradient = {};
+    // Whether `gradient` covers this use of the op (default: always). If not, the body or the expansion is derived.
+    std::function<bool(const OpView&)> gradient_applies = {};
 
     Layout layout = Layout::Plain;        // of its outputs
     Layout input_layout = Layout::Plain;  // of its first input, if no other node reads that

@@ -129,6 +129,7 @@ class StepBuilder {
             if (const auto narrow = narrow_type(options_))
                 TRY(narrow_values(graph(), *narrow, {inputs_.begin(), inputs_.end()}));
             if (options_.training_mode) TRY(follow_training_mode());
+            TRY(scale_operands_of_attention(graph()));
             TRY(write_out_for_gradients(graph(), {inputs_.begin(), inputs_.begin() + std::ptrdiff_t(parameters_)}));
         }
         Value* output = graph().outputs()[TRY(loss_output(graph(), options_.loss))];
@@ -229,7 +230,7 @@ class StepBuilder {
         }
         TRY(b_.status());
         gradients_ = TRY(differentiate(b_, target, wanted, std::move(fed)));
-        return b_.status();
+        return write_out_batch_statistics(graph());
     }
 
     // Parameters that are read in the narrow type, whole, are read from copies that steps keep up to date.

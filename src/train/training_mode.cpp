@@ -1,14 +1,16 @@
 #include "train/training_mode.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_set>
 
 #include "graph/expand_node.h"
+#include "graph/gradient/gradient.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::string_view kBatchNormalization = "batch_normalization", kDropout = "dropout";
+constexpr std::string_view kAttention = "attention", kBatchNormalization = "batch_normalization", kDropout = "dropout";
 
 std::vector<Node*> nodes_called(const Graph& graph, std::string_view op) {
     std::vector<Node*> found;
@@ -116,6 +118,38 @@ Result<bool> drop_by_counter(Graph& graph, const std::function<Value*()>& seed) 
     return stream > 0;
 }
 
+Status scale_operands_of_attention(Graph& graph) {
+    Builder b(graph);
+    for (Node* node : nodes_called(graph, kAttention)) {
+        const OpView op = node->view();
+        const auto size = op.shape(0)[-1].as_int();
+        if (!has_rule(*node) || !size) continue;
+        AttrMap attrs = node->attrs();
+        const int64_t heads = op.rank(0) == 3 ? op.integer("q_num_heads") : 1;
+        const double scale = op.has_attr("scale") ? op.real("scale") : std::pow(double(*size / heads), -0.5);
+        std::vector<Value*> in = node->inputs();
+        for (size_t i : {0, 1}) in[i] = b.mul(in[i], b.scalar(std::sqrt(scale), op.dtype(0)));
+        attrs["scale"] = 1.0F;
+        Value* y = b.op(kAttention, in, attrs);
+        TRY(b.status());
+        replace_node(graph, *node, {y});
+    }
+    graph.sort();
+    return {};
+}
+
+Status write_out_batch_statistics(Graph& graph) {
+    Builder b(graph);
+    for (Node* node : nodes_called(graph, kBatchNormalization)) {
+        if (node->view().integer("training_mode") == 0) continue;
+        const auto smaller = expand_node(*node, b);
+        TRY(b.status());
+        if (smaller) replace_node(graph, *node, *smaller);
+    }
+    graph.sort();
+    return {};
+}
+
 Status write_out_for_gradients(Graph& graph, const std::vector<Value*>& parameters) {
     Builder b(graph);
     std::unordered_set<const Node*> kept;  // that have no expansion here
@@ -129,7 +163,8 @@ Status write_out_for_gradients(Graph& graph, const std::vector<Value*>& paramete
             for (size_t i = 0; i < node->output_count(); ++i) active.insert(node->output(i));
             const OpDef& op = node->op();
             const bool by_body = op.body && (!op.body_applies || op.body_applies(node->view()));
-            if (op.expand && !op.gradient && !by_body && !kept.contains(node.get())) composites.push_back(node.get());
+            if (op.expand && !has_rule(*node) && !by_body && !kept.contains(node.get()))
+                composites.push_back(node.get());
         }
         for (Node* node : composites) {
             const auto smaller = expand_node(*node, b);

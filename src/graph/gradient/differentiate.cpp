@@ -11,6 +11,15 @@ namespace {
 
 bool is_float_tensor(const Value* v) { return v && v->type().is_tensor() && is_float(v->type().tensor().dtype); }
 
+}  // namespace
+
+bool has_rule(const Node& node) {
+    const OpDef& op = node.op();
+    return op.gradient && (!op.gradient_applies || op.gradient_applies(node.view()));
+}
+
+namespace {
+
 // The dimensions that broadcasting `to` to `from` widened; nothing where sizes do not say.
 std::optional<std::vector<int64_t>> widened(const Shape& from, const Shape& to) {
     const int64_t lead = std::max<int64_t>(from.rank() - to.rank(), 0);
@@ -164,7 +173,7 @@ class Differentiation {
         for (size_t i = 0; i < n.output_count(); ++i)
             if (!same && !map.contains(n.output(i))) map[n.output(i)] = out[i];
         const Node& made = *out[0]->node();
-        if (!n.op().gradient && !by_body(made) && n.op().expand) {
+        if (!has_rule(made) && !by_body(made) && n.op().expand) {
             if (TRY(written_out(made, map))) return {};
         }
         active_.insert(out.begin(), out.end());
@@ -217,7 +226,7 @@ class Differentiation {
         if (!g) g = b_.op("expand", {b_.scalar_like(0, s.out[0]), b_.op("shape", {s.out[0]})});
         const Backward r{b_, *s.node, s.in, s.out[0], g, s.out, gs, wanted, captured};
         Gradients parts;
-        if (op.gradient && fits_rule(r)) parts = op.gradient(r);
+        if (has_rule(*s.node) && fits_rule(r)) parts = op.gradient(r);
         TRY(b_.status());
         if (parts.empty()) {
             if (!by_body(*s.node) || !captured.empty()) return no_derivative(*s.node);

@@ -28,6 +28,9 @@ struct Backward {
     int64_t rank(size_t i) const { return in[i]->type().tensor().rank(); }
 };
 
+// Whether the node's op has a gradient function that covers it.
+bool has_rule(const Node& node);
+
 // The rule of an op that has no derivative: refuses with E0202, and says why.
 struct NoGradient {
     const char* why;

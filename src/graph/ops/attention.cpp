@@ -1,6 +1,7 @@
 // Attention in its forms.
 #include <cmath>
 
+#include "graph/gradient/gradient.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 #include "graph/ops/flex_attention.h"
@@ -163,57 +164,123 @@ Value* attention_bias(const OpView& op, const std::vector<Value*>& in, Builder& 
     return bias ? b.op("where", {visible, bias, never}) : b.op("where", {visible, zero, never});
 }
 
-Result<std::vector<Value*>> expand_attention(const OpView& op, const std::vector<Value*>& in, Builder& b) {
-    AttentionSizes s = TRY(attention_sizes(op));
-    bool packed = op.rank(kQuery) == 3;
-    Value *q = in[kQuery], *k = in[kKey], *v = in[kValue];
-    if (packed) {
-        q = unpack(b, q, op.integer("q_num_heads"));
-        k = unpack(b, k, op.integer("kv_num_heads"));
-        v = unpack(b, v, op.integer("kv_num_heads"));
+// The weights of the keys, and what they are made of: heads are unpacked, and keys and values repeated for the queries
+// that share them.
+struct Weighing {
+    AttentionSizes sizes;
+    Value *q = nullptr, *k = nullptr, *v = nullptr;  // q and k by `root`, unless the scale is 1
+    Value *present_key = nullptr, *present_value = nullptr;
+    Value* root = nullptr;  // of the scale, on both sides of the product
+    Value *bias = nullptr, *weights = nullptr, *shown = nullptr;
+    bool widens = false;  // the weights of half precision are wide
+};
+
+Result<Weighing> weigh(const OpView& op, const std::vector<Value*>& in, Builder& b) {
+    Weighing w;
+    w.sizes = TRY(attention_sizes(op));
+    const AttentionSizes& s = w.sizes;
+    w.q = in[kQuery], w.k = in[kKey], w.v = in[kValue];
+    if (op.rank(kQuery) == 3) {
+        w.q = unpack(b, w.q, op.integer("q_num_heads"));
+        w.k = unpack(b, w.k, op.integer("kv_num_heads"));
+        w.v = unpack(b, w.v, op.integer("kv_num_heads"));
     }
     if (op.has(kPastKey)) {
-        k = b.concat({in[kPastKey], k}, 2);
-        v = b.concat({in[kPastValue], v}, 2);
+        w.k = b.concat({in[kPastKey], w.k}, 2);
+        w.v = b.concat({in[kPastValue], w.v}, 2);
     }
-    Value *present_key = k, *present_value = v;
+    w.present_key = w.k, w.present_value = w.v;
     DType t = op.dtype(kQuery);
-    Value* bias = attention_bias(op, in, b, q, k, s.total);
-    Value* scale;  // its root, on both sides of the product
+    w.bias = attention_bias(op, in, b, w.q, w.k, s.total);
     if (op.has_attr("scale"))
-        scale = b.scalar(std::sqrt(op.real("scale")), t);
+        w.root = b.scalar(std::sqrt(op.real("scale")), t);
     else if (auto n = s.q[3].as_int())
-        scale = b.scalar(std::pow(double(*n), -0.25), t);
+        w.root = b.scalar(std::pow(double(*n), -0.25), t);
     else
-        scale = b.cast(b.op("pow", {b.cast(size_of(b, q, 3), DType::f64), b.scalar(-0.25, DType::f64)}), t);
-    k = repeat_heads(b, k, s.k[1], s.group, 1);
-    v = repeat_heads(b, v, s.v[1], s.group, 1);
-    Value* scores = b.matmul(b.mul(q, scale), b.transpose(b.mul(k, scale), {0, 1, 3, 2}));
+        w.root = b.cast(b.op("pow", {b.cast(size_of(b, w.q, 3), DType::f64), b.scalar(-0.25, DType::f64)}), t);
+    w.k = repeat_heads(b, w.k, s.k[1], s.group, 1);
+    w.v = repeat_heads(b, w.v, s.v[1], s.group, 1);
+    if (!op.has_attr("scale") || op.real("scale") != 1) {
+        w.q = b.mul(w.q, w.root);
+        w.k = b.mul(w.k, w.root);
+    }
+    Value* scores = b.matmul(w.q, b.transpose(w.k, {0, 1, 3, 2}));
     int64_t mode = op.integer("qk_matmul_output_mode");
-    Value* shown = scores;  // mode 0
+    w.shown = scores;  // mode 0
     if (double cap = op.real("softcap"); cap > 0) {
         scores = b.mul(b.op("tanh", {b.div(scores, b.scalar(cap, t))}), b.scalar(cap, t));
-        if (mode == 1) shown = scores;
+        if (mode == 1) w.shown = scores;
     }
-    if (bias) scores = b.add(scores, bias);
-    if (mode == 2) shown = scores;
+    if (w.bias) scores = b.add(scores, w.bias);
+    if (mode == 2) w.shown = scores;
     // Weights of half precision stay wide up to the product with the values, unless the model asks otherwise.
-    bool widens = !op.has_attr("softmax_precision") && (t == DType::f16 || t == DType::bf16);
-    DType precision = widens                             ? DType::f32
+    w.widens = !op.has_attr("softmax_precision") && (t == DType::f16 || t == DType::bf16);
+    DType precision = w.widens                           ? DType::f32
                       : op.has_attr("softmax_precision") ? TRY(dtype_attr(op, "softmax_precision"))
                                                          : t;
-    Value* weights = b.op("softmax", {b.cast(scores, precision)}, {{"axis", Attr(int64_t{-1})}});
-    if (bias) {  // a query that sees no key has weights of zero
-        Value* blind = b.op("equal", {b.reduce("reduce_max", bias, {-1}), b.scalar(-INFINITY, t)});
-        weights = b.op("where", {blind, b.scalar(0, precision), weights});
+    w.weights = b.op("softmax", {b.cast(scores, precision)}, {{"axis", Attr(int64_t{-1})}});
+    if (w.bias) {  // a query that sees no key has weights of zero
+        Value* blind = b.op("equal", {b.reduce("reduce_max", w.bias, {-1}), b.scalar(-INFINITY, t)});
+        w.weights = b.op("where", {blind, b.scalar(0, precision), w.weights});
     }
-    if (mode == 3) shown = b.cast(weights, t);
-    if (!widens) weights = b.cast(weights, t);
-    Value* y = b.cast(b.matmul(weights, b.cast(v, weights ? weights->type().tensor().dtype : t)), t);
-    if (packed) y = pack(b, y);
-    std::vector<Value*> out{y, present_key, present_value, shown};
+    if (mode == 3) w.shown = b.cast(w.weights, t);
+    return w;
+}
+
+Result<std::vector<Value*>> expand_attention(const OpView& op, const std::vector<Value*>& in, Builder& b) {
+    Weighing w = TRY(weigh(op, in, b));
+    DType t = op.dtype(kQuery);
+    Value* weights = w.widens ? w.weights : b.cast(w.weights, t);
+    Value* y = b.cast(b.matmul(weights, b.cast(w.v, weights ? weights->type().tensor().dtype : t)), t);
+    if (op.rank(kQuery) == 3) y = pack(b, y);
+    std::vector<Value*> out{y, w.present_key, w.present_value, w.shown};
     out.resize(op.output_count());
     return b.finish(out);
+}
+
+bool is_plain_attention(const OpView& op) {
+    const bool past = op.has(kPastKey) || op.has(kNonpad);
+    if (past || op.wants(1) || op.wants(2) || op.wants(3) || op.real("softcap") > 0) return false;
+    auto sizes = attention_sizes(op);
+    if (!sizes || (op.has(kMask) && op.shape(kMask)[-1] != sizes->total)) return false;
+    return op.shape(kQuery)[-1].as_int() && op.shape(kValue)[-1].as_int();
+}
+
+// The weights are computed again from queries and keys, in the type of the queries: no tensor of the scores' size
+// outlives the forward pass. The sum over keys that softmax subtracts is one over the result instead, since the result
+// is the weights times the values (FlashAttention-2).
+Gradients back_through_attention(const Backward& r) {
+    Builder& b = r.b;
+    const OpView op = r.node.view();
+    auto made = weigh(op, r.in, b);
+    if (!made) return b.fail(made.error()), Gradients(r.in.size());
+    const Weighing& w = *made;
+    const DType t = op.dtype(kQuery), wide = t == DType::f64 ? DType::f64 : DType::f32;
+    const bool packed = op.rank(kQuery) == 3;
+    auto heads = [&](Value* v) { return packed ? unpack(b, v, op.integer("q_num_heads")) : v; };
+    auto flipped = [&](Value* v) { return b.transpose(v, {0, 1, 3, 2}); };
+    Value *g = heads(r.g), *weights = b.cast(w.weights, t);
+    Value* along = b.reduce("reduce_sum", b.mul(b.cast(g, wide), b.cast(heads(r.out), wide)), {-1});
+    Value* to_weights = b.cast(b.matmul(g, b.cast(flipped(w.v), t)), wide);
+    Value* to_scores = b.mul(b.cast(weights, wide), b.sub(to_weights, along));
+    Value* narrow = b.cast(to_scores, t);
+    const bool scaled = w.k != w.present_key && (!op.has_attr("scale") || op.real("scale") != 1);
+    // To an operand that heads share, summed over them, and in the form that it came in.
+    auto back_to = [&](Value* v, size_t input, int64_t group) {
+        if (scaled && input != kValue) v = b.mul(v, w.root);
+        if (group > 1) {
+            const auto own = *op.shape(input)[-1].as_int(), kv_heads = *w.sizes.k[1].as_int();
+            const int64_t size = packed ? own / kv_heads : own;
+            v = b.reduce("reduce_sum", b.cast(b.reshape(v, {0, kv_heads, group, -1, size}), wide), {2}, false);
+        }
+        return b.cast(packed ? pack(b, v) : v, op.dtype(input));
+    };
+    Gradients back(r.in.size());
+    back[kQuery] = back_to(b.matmul(narrow, w.k), kQuery, 1);
+    back[kKey] = back_to(b.matmul(flipped(narrow), w.q), kKey, w.sizes.group);
+    back[kValue] = back_to(b.matmul(flipped(weights), g), kValue, w.sizes.group);
+    if (op.has(kMask) && r.wants(kMask)) back[kMask] = b.cast(to_scores, op.dtype(kMask));
+    return back;
 }
 
 // Before `opset` the input did not exist.
@@ -239,6 +306,8 @@ const OpDef kAttention{
               attr_added(25, "right_window_size", Attr(int64_t{-1}))}},
     .infer = infer_attention,
     .expand = expand_attention,
+    .gradient = back_through_attention,
+    .gradient_applies = is_plain_attention,
 };
 
 const OpDef kRotaryEmbedding{

@@ -1,6 +1,7 @@
 // Normalizations over batches, instances, layers, groups, channels and norms.
 #include <numeric>
 
+#include "graph/gradient/gradient.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 #include "graph/ops/for_kernels.h"
@@ -118,6 +119,42 @@ Status running_statistics_for_13(OnnxCall& call) {
                  call.outputs);
 }
 
+std::vector<int64_t> all_but_channels(int64_t rank) {
+    std::vector<int64_t> axes = range(0, rank);
+    if (rank > 1) axes.erase(axes.begin() + 1);
+    return axes;
+}
+
+// By the statistics of a batch: dx is d*(g - mean(g) - c*mean(g*c)/variance), where c is x without its mean and d the
+// scale by the deviation. Two sums over the batch and one pass; op by op, it would be four sums. Inference has a body.
+Gradients back_through_batch_normalization(const Backward& r) {
+    const OpView op = r.node.view();
+    Builder& b = r.b;
+    const DType t = wide(op.dtype(0));
+    const int64_t rank = r.rank(0);
+    const std::vector<int64_t> axes = all_but_channels(rank);
+    Moments batch(b, b.cast(r.in[0], t), axes);
+    Value *g = b.cast(r.g, t), *deviation = batch.deviation(b, op.real("epsilon"));
+    Value *total = b.reduce("reduce_sum", g, axes),
+          *along = b.div(b.reduce("reduce_sum", b.mul(g, batch.centered), axes), deviation);
+    Gradients back(5);
+    back[1] = b.cast(b.reshape(along, {-1}), op.dtype(1));
+    back[2] = b.cast(b.reshape(total, {-1}), op.dtype(2));
+    Value* count = b.cast(b.div(b.op("size", {r.in[0]}), b.op("size", {deviation})), t);
+    Value* slope = b.div(by_channel(b, b.cast(r.in[1], t), rank), deviation);
+    Value* shift = b.div(b.mul(slope, total), count);
+    Value* tilt = b.div(b.mul(slope, along), b.mul(count, deviation));
+    for (size_t i : {1, 2}) {  // of the running statistics, which the batch's moments are mixed into
+        if (!r.gs[i]) continue;
+        Value* own = b.cast(r.gs[i], t);
+        back[i + 2] = b.cast(b.mul(own, b.scalar(op.real("momentum"), t)), op.dtype(i + 2));
+        Value* part = b.div(b.mul(by_channel(b, own, rank), b.scalar(double(i) * (1 - op.real("momentum")), t)), count);
+        (i == 1 ? shift : tilt) = b.sub(i == 1 ? shift : tilt, part);
+    }
+    back[0] = b.cast(b.sub(b.sub(b.mul(g, slope), b.mul(batch.centered, tilt)), shift), op.dtype(0));
+    return back;
+}
+
 // Inference has a body; training, with its statistics over the batch, is expanded.
 const OpDef kBatchNormalization{
     .name = "batch_normalization",
@@ -148,10 +185,8 @@ const OpDef kBatchNormalization{
     .expand = [](const OpView& op, const std::vector<Value*>& in, Builder& b) -> Result<std::vector<Value*>> {
         DType t = wide(op.dtype(0));
         int64_t rank = op.rank(0);
-        std::vector<int64_t> axes = range(0, rank);
-        if (rank > 1) axes.erase(axes.begin() + 1);
         auto channel = [&](size_t i) { return by_channel(b, b.cast(in[i], t), rank); };
-        Moments batch(b, b.cast(in[0], t), axes);
+        Moments batch(b, b.cast(in[0], t), all_but_channels(rank));
         Value* y = b.add(b.mul(b.div(batch.centered, batch.deviation(b, op.real("epsilon"))), channel(1)), channel(2));
         auto running = [&](Value* now, size_t before) {
             Value* m = b.scalar(op.real("momentum"), t);
@@ -162,6 +197,8 @@ const OpDef kBatchNormalization{
         return b.finish({b.cast(y, op.dtype(0)), running(batch.mean, 3), running(batch.variance, 4)});
     },
     .body_applies = [](const OpView& op) { return op.integer("training_mode") == 0; },
+    .gradient = back_through_batch_normalization,
+    .gradient_applies = [](const OpView& op) { return op.integer("training_mode") != 0; },
     .layout = Layout::AsInputs,
 };
 
