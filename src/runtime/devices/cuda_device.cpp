@@ -15,6 +15,7 @@
 #include "llvm/compile_kernels.h"
 #include "runtime/devices/cuda_driver.h"
 #include "runtime/devices/cuda_tiles.h"
+#include "runtime/devices/staged_copies.h"
 #include "tessera/devices.h"
 
 namespace tessera {
@@ -164,7 +165,8 @@ class CudaStream : public Stream {
           stream_(stream),
           borrowed_(borrowed),
           scratch_(device),
-          touched_(device) {}
+          touched_(device),
+          staged_(device, driver_, stream) {}
     ~CudaStream() override {
         if (borrowed_) return;
         const auto inside = device_.enter();
@@ -200,6 +202,7 @@ class CudaStream : public Stream {
     Status copy_to_device(void* to, const void* from, int64_t bytes) override {
         if (bytes <= 0) return {};
         const DeviceScope inside = TRY(device_.enter());
+        if (!capturing_ && !borrowed_ && staged_.takes(from, bytes)) return staged_.copy(to, from, bytes);
         return driver_.check(driver_.cuMemcpyHtoDAsync(address(to), from, static_cast<size_t>(bytes), stream_),
                              "copying to its memory");
     }
@@ -350,6 +353,7 @@ class CudaStream : public Stream {
     Handle stream_;
     const bool borrowed_;
     Arena scratch_, touched_;
+    StagedCopies staged_;
     bool capturing_ = false;
     std::vector<Handle> nodes_;  // that were captured, by launch
     std::vector<void*> values_;  // of the launch in progress
