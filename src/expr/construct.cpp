@@ -74,11 +74,10 @@ bool holds_exactly(DType dtype, int64_t value) {
     }
 }
 
-constexpr std::array<std::string_view, 29> kFnNames{"abs",   "sign",  "floor", "ceil",  "round", "trunc", "sqrt",
-                                                    "exp",   "log",   "log1p", "expm1", "sin",   "cos",   "tan",
-                                                    "asin",  "acos",  "atan",  "sinh",  "cosh",  "tanh",  "asinh",
-                                                    "acosh", "atanh", "erf",   "isnan", "isinf", "atan2", "dot_i8",
-                                                    "dot_u8i8"};
+constexpr std::array<std::string_view, 29> kFnNames{
+    "abs",   "sign",  "floor", "ceil", "round", "trunc", "sqrt",  "exp",    "log",     "log1p",
+    "expm1", "sin",   "cos",   "tan",  "asin",  "acos",  "atan",  "sinh",   "cosh",    "tanh",
+    "asinh", "acosh", "atanh", "erf",  "isnan", "isinf", "atan2", "dot_i8", "dot_u8i8"};
 
 }  // namespace
 
@@ -235,6 +234,11 @@ Expr cast(const Expr& x, DType dtype) {
         if (is_float(dtype) && !(x.dtype() == DType::u64 && value < 0) && holds_exactly(dtype, value))
             return real_const(static_cast<double>(value), dtype);
     }
+    // To a wider float and back: as it was.
+    const bool widened = x.is(ExprKind::Cast) && x.arg(0).dtype() == dtype && is_float(dtype) && is_float(x.dtype());
+    if (widened && dtype_bytes(dtype) <= 4 && dtype_bytes(dtype) < dtype_bytes(x.dtype()) &&
+        (x.dtype() == DType::f32 || x.dtype() == DType::f64))
+        return x.arg(0);
     return make_node(ExprKind::Cast, dtype, {x});
 }
 

@@ -1,6 +1,7 @@
 // Which nodes are computed together, and why.
 #include "graph/builder.h"
 #include "kernel/lower_text.h"
+#include "llvm/compile_kernels.h"
 
 namespace tessera::test::from_graph_groups_test {
 namespace {
@@ -299,6 +300,35 @@ TEST(Groups, WeightsThatDifferentKernelsShareArePreparedOnce) {
     size_t prepared = 0;
     for (const ProgramBuffer& buffer : program->buffers) prepared += buffer.role == BufferRole::Prepared;
     EXPECT_EQ(prepared, 2u);
+}
+
+size_t kernels_on_gpu(std::string_view text) {
+    LowerOptions options;
+    options.machine = *describe_target("sm_90a");
+    return step_labels(lowered(text, options)).size();
+}
+
+// Tensor cores wait for elements that threads compute: what goes into a large product is stored first. A small product
+// takes less than another kernel, and few bits are always made into more where they are used.
+TEST(Groups, LargeProductsOnGpusReadWhatWasStored) {
+    const char* text = "graph g(x: {1}[{0},2048], w: f16[2048,2048]) {{ {2} %m = matmul(%e, w) return %m }}";
+    const char *exp = "%e = exp(x)", *cast = "%e = cast(x, to=10)";
+    EXPECT_EQ(kernels_on_gpu(fmt::format(fmt::runtime(text), 4096, "f16", exp)), 2U);
+    EXPECT_EQ(kernels_on_gpu(fmt::format(fmt::runtime(text), 4096, "f32", cast)), 2U);
+    EXPECT_EQ(kernels_on_gpu(fmt::format(fmt::runtime(text), 4, "f16", exp)), 1U);
+    LowerOptions options;
+    options.machine = *describe_target("sm_90a");
+    const Program bytes = lowered(fmt::format(fmt::runtime(text), 4096, "u8", cast), options);
+    EXPECT_THAT(reason_of(bytes, "fuse e into the sum of m"), testing::HasSubstr("yes"));
+}
+
+// A block goes through its columns from end to end; where these are few and long, one kernel adds them up and another
+// uses the sums.
+TEST(Groups, FewLongColumnsAreAddedUpApart) {
+    const char* text = "graph g(x: f32[{}]) {{ %s = reduce_mean(x, [0]) %y = sub(x, %s) return %y }}";
+    EXPECT_EQ(kernels_on_gpu(fmt::format(fmt::runtime(text), "100000,64")), 2U);
+    EXPECT_EQ(kernels_on_gpu(fmt::format(fmt::runtime(text), "64,20000")), 1U);
+    EXPECT_EQ(kernels_on_gpu(fmt::format(fmt::runtime(text), "1000,64")), 1U);
 }
 
 TEST(Groups, WithoutFusionEachNodeIsAKernel) {

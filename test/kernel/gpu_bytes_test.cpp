@@ -99,7 +99,7 @@ TEST(GpuBytes, StrictSumsHaveAllDigits) {
     for (const char* as : {"cast(%, to=10)", "cast(%, to=1)"}) {
         const std::string text = BytesProduct{.as = as}.text();
         EXPECT_THAT(expect_as_evaluated(text, "sm_90a", Precision::Strict),
-                    testing::AllOf(HasSubstr("call mma_f16"), Not(HasSubstr("wgmma"))));
+                    testing::AllOf(HasSubstr("mma_f16"), Not(HasSubstr("wgmma_f8"))));
         EXPECT_THAT(expect_as_evaluated(text, "sm_80"), HasSubstr("call mma_f16"));
     }
 }

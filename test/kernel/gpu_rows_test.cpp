@@ -74,7 +74,19 @@ TEST(GpuRows, PartsOfLongRowsAreCombinedInSteps) {
         "graph g(x: f32[2,5000,33]) {\n  %m = reduce_mean(x, [0,1])\n  %d = sub(x, %m)\n"
         "  return reduce_mean(mul(%d, %d), [0,1])\n}\n");
     EXPECT_THAT(expect_rows("graph g(x: f32[20011,40]) {\n  return reduce_sum(x, [0], keepdims=0)\n}\n"),
-                HasSubstr("< 12480"));  // 312 parts of 40 results
+                HasSubstr("< 12500"));  // 1250 parts of 40 results, 4 at once
+}
+
+// Sums of columns: a thread adds up as many neighbours as one load of 16 bytes holds. What is the same for all rows may
+// be wider.
+TEST(GpuRows, NeighbouringColumnsAreAddedUpAtOnce) {
+    const char* text =
+        "graph g(x: {0}[{1},{2}], m: f32[{2}]) {{\n  %c = cast(x, to=1)\n  %0 = sub(%c, m)\n  %1 = mul(%0, %0)\n"
+        "  return reduce_mean(%1, [0], keepdims=0)\n}}\n";
+    for (const auto& [rows, columns] : {std::pair(700, 64), {1001, 24}, {333, 40}, {260, 33}})
+        for (const char* dtype : {"bf16", "f32"}) expect_rows(fmt::format(fmt::runtime(text), dtype, rows, columns));
+    EXPECT_THAT(expect_rows(fmt::format(fmt::runtime(text), "f16", 700, 64)), HasSubstr("_register: f32[8] register"));
+    expect_rows("graph g(x: f16[3,40,7,16]) {\n  return reduce_max(x, [0,1,2], keepdims=1)\n}\n");
 }
 
 // Groups of channels: rows for the statistics, of several dimensions for factors that each channel has its own of.

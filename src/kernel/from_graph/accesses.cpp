@@ -36,7 +36,18 @@ bool scales_place(const Expr& index) {
     return found;
 }
 
-Accesses::Accesses(const Definitions& all, const Layouts& layouts, std::vector<bool> live, std::vector<bool> kept)
+bool Accesses::scatters(int n) const {
+    const Expr& read = body(n);
+    const int source = read.node().slot;
+    if (def(n).shape.empty() || std::is_sorted(order(source).begin(), order(source).end())) return false;
+    if (std::none_of(read.args().begin(), read.args().end(), divides_place)) return false;
+    const auto step = step_of(place(source, read.args()), index_vars(def(n).shape)[size_t(order(n).back())]);
+    return !step || !step->is_int(1);
+}
+
+// On a GPU, a reshape that scatters is priced as what it is, a copy that its source's kernel may make.
+Accesses::Accesses(const Definitions& all, const Layouts& layouts, std::vector<bool> live, std::vector<bool> kept,
+                   bool blocks)
     : all_(all),
       layouts_(layouts),
       live_(std::move(live)),
@@ -61,7 +72,8 @@ Accesses::Accesses(const Definitions& all, const Layouts& layouts, std::vector<b
                            b.dtype() == d.dtype && std::all_of(b.args().begin(), b.args().end(), places) &&
                            std::none_of(b.args().begin(), b.args().end(), scales_place) &&
                            !(std::any_of(b.args().begin(), b.args().end(), divides_place) &&
-                             elements_of(d.shape) > elements_of(def(b.node().slot).shape));
+                             elements_of(d.shape) > elements_of(def(b.node().slot).shape)) &&
+                           !(blocks && scatters(n));
         if (view_[size_t(n)]) continue;
         visit(b, [&](const Expr& e) {
             if (!e.is(ExprKind::Load)) return;
@@ -70,6 +82,12 @@ Accesses::Accesses(const Definitions& all, const Layouts& layouts, std::vector<b
             if (list.empty() || list.back() != n) list.push_back(n);
         });
     }
+}
+
+Expr Accesses::place(int n, const std::vector<Expr>& at) const {
+    Expr made = 0;
+    for (int axis : order(n)) made = made * def(n).shape[size_t(axis)] + at[size_t(axis)];
+    return made;
 }
 
 std::string Accesses::name(int n) const {

@@ -14,8 +14,9 @@ struct Reading {
 
 class Accesses {
   public:
-    // `kept`: by definition, whether it must be materialized for readers other than kernels.
-    Accesses(const Definitions& all, const Layouts& layouts, std::vector<bool> live, std::vector<bool> kept);
+    // `kept`: by definition, whether it must be materialized for readers other than kernels. `blocks`: for a GPU.
+    Accesses(const Definitions& all, const Layouts& layouts, std::vector<bool> live, std::vector<bool> kept,
+             bool blocks = false);
 
     const Definition& def(int n) const { return all_.list[size_t(n)]; }
     const std::vector<int>& order(int n) const { return layouts_.order[size_t(n)]; }
@@ -27,8 +28,13 @@ class Accesses {
     const std::vector<int>& readers(int n) const { return readers_[size_t(n)]; }  // live, no views, each once
     int count() const { return int(all_.list.size()); }
     std::string name(int n) const;  // for people
+    // Where the element at these indices lies in memory, in elements from the first.
+    Expr place(int n, const std::vector<Expr>& at) const;
 
   private:
+    // Whether neighbours of a reshaped tensor lie apart, since its source lies in another order than its axes'.
+    bool scatters(int n) const;
+
     const Definitions& all_;
     const Layouts& layouts_;
     std::vector<bool> live_, kept_, view_;

@@ -17,8 +17,13 @@ constexpr double kStep = 8;          // and as fetching every second one
 constexpr size_t kMaxNodes = 600;    // of an expression after inlining
 constexpr int kMaxQuotients = 8;     // of quotients of indices, one map read through another
 constexpr int kMaxPlaces = 8;        // loads of padded elements in one expression
-constexpr size_t kMaxStages = 4;     // that a map with work in it is copied into
+constexpr size_t kMaxStages = 4;     // that a map with work in it is copied into,
+constexpr double kLight = 4;         // unless it is so little, and there is less to read
 constexpr double kColumnsOfRow = 8;  // of a product, that ask for an element of its only row once, as lanes would
+
+// A GPU's tensor cores, in operations of a product of 16-bit operands while a byte is moved: by tiles that are copied
+// as they lie in memory, and by tiles whose elements threads compute first. A kernel of its own costs so many bytes.
+constexpr double kCopiedTiles = 150, kComputedTiles = 15, kLaunchBytes = 8 << 20;
 
 // Where a map would be computed if it were inlined: in a stage, for so many elements, at so many places of its code.
 struct Site {
@@ -230,7 +235,10 @@ class MapFusion {
         const double readers = double(sites.size()), own = bytes_of(d);
         const double saved = inputs + own + readers * own - readers * inputs;
         const double again = work * std::max(0.0, times - elements);
-        if (sites.size() > kMaxStages && work > 0) return no("{} kernels read it", sites.size());
+        if (const double lost = slower_products(n, sites, inputs); lost > std::max(0.0, saved) + kLaunchBytes)
+            return no("a product of computed tiles takes as long as moving {:.0f} KB more, against {:.0f} KB",
+                      lost / 1000, saved / 1000);
+        if (sites.size() > kMaxStages && work > (saved > 0 ? kLight : 0)) return no("{} kernels read it", sites.size());
         const bool once = sites.size() == 1 && times <= elements && most_places(n, sites) <= 1 &&
                           acc_.def(sites[0].stage).kind == Definition::Kind::Map;
         if (quotients_[size_t(n)] > kMaxQuotients)
@@ -250,6 +258,30 @@ class MapFusion {
             return no("what it is made of is {:.0f} KB more to read", -saved / 1000);
         return yes("{:.0f} KB are not written and read again, {:.0f} Kflop are done again", std::max(0.0, saved) / 1000,
                    again / 1000);
+    }
+
+    // What products on a GPU lose where they compute an operand's elements, in bytes that could be moved meanwhile.
+    // Elements that are made of fewer bytes are computed in any case: they are weights of few bits.
+    double slower_products(int n, const std::vector<Site>& sites, double inputs) const {
+        const Definition& d = acc_.def(n);
+        if (!fusion_.blocks || dtype_bytes(d.dtype) != 2 || !is_float(d.dtype) || only_moves(n)) return 0;
+        const double own = bytes_of(d);
+        double lost = 0;
+        for (const Site& s : sites) {
+            if (!is_contraction(acc_, s.stage) || inputs < own) continue;
+            const Definition& product = acc_.def(s.stage);
+            double work = 2 * elements_of(product.shape);
+            for (const ReduceAxis& axis : product.reduce) work *= size_of(axis.extent);
+            const double moved = own + bytes_of(product);
+            lost += std::max(work / kComputedTiles, moved) - std::max(work / kCopiedTiles, moved);
+        }
+        return lost;
+    }
+
+    bool only_moves(int n) const {
+        Expr e = acc_.body(n);
+        while (e.is(ExprKind::Cast)) e = e.arg(0);
+        return e.is(ExprKind::Load) && e.dtype() == acc_.def(n).dtype;
     }
 
     // Whether neighbours in memory are made of elements that lie apart.

@@ -8,6 +8,8 @@ namespace tessera {
 namespace {
 
 constexpr int kMaxSteps = 40;  // maps that are tried beyond what is known to fit
+// A block computes some columns from end to end. Fewer than this do not fill a GPU, unless there is little to read.
+constexpr double kFewColumns = 4096, kLittle = 1 << 20;
 
 // A reduction and what is computed from it, grown as far as it has one result that others read.
 class Region {
@@ -16,7 +18,7 @@ class Region {
         : fusion_(fusion), acc_(fusion.acc), members_{first}, code_(fusion.code_of(first)) {
         rows_ = is_row_reduction(acc_, first);
         contraction_ = is_contraction(acc_, first);
-        if (fusion.blocks && !rows_ && !contraction_ && reduces_columns(first))
+        if (fusion.blocks && !rows_ && !contraction_ && reduces_columns(first) && fills_blocks(first))
             for (size_t k = 0; k < acc_.def(first).shape.size(); ++k) columns_[first].push_back(int(k));
     }
 
@@ -98,13 +100,8 @@ class Region {
     bool reshaped(int n, const Reading& a) const {
         const Definition &d = acc_.def(n), &from = acc_.def(a.source);
         if (!fusion_.blocks || d.kind != Definition::Kind::Map || from.kind != Definition::Kind::Map) return false;
-        auto offset = [&](int of, const std::vector<Expr>& at) {
-            Expr made = 0;
-            for (int axis : acc_.order(of)) made = made * acc_.def(of).shape[size_t(axis)] + at[size_t(axis)];
-            return made;
-        };
-        const std::vector<Expr> own = index_vars(d.shape);
-        return same_elements_by_digits(d.shape, from.shape, a.at) && offset(a.source, a.at) == offset(n, own);
+        return same_elements_by_digits(d.shape, from.shape, a.at) &&
+               acc_.place(a.source, a.at) == acc_.place(n, index_vars(d.shape));
     }
 
     // Whether a reduction goes over axes that are not the innermost of what it reads: its results are neighbours there.
@@ -121,6 +118,14 @@ class Region {
                 return false;
         }
         return !d.shape.empty();
+    }
+
+    bool fills_blocks(int n) const {
+        const Definition& d = acc_.def(n);
+        double length = 1;
+        for (const ReduceAxis& axis : d.reduce) length *= size_of(axis.extent);
+        const double columns = elements_of(d.shape);
+        return columns >= kFewColumns || columns * length <= kLittle;
     }
 
     // The axes of a reader that are those of the first reduction's results, in their order, where all that it reads of

@@ -122,7 +122,7 @@ Grouping group_nodes(const Definitions& all, Layouts& layouts, const LowerOption
         find_whole(all, kept, g);
         return g;
     }
-    Accesses acc(all, layouts, g.live, kept);
+    Accesses acc(all, layouts, g.live, kept, options.machine.blocks);
     Fusion fusion(acc, options.machine.blocks);
     if (options.schedule) fuse_attention(fusion, options);
     fuse_reductions(fusion);

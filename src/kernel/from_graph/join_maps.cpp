@@ -35,13 +35,14 @@ class MapJoining {
 
     bool inlined(int n) const { return fusion_.group_of[size_t(n)] < 0 && acc_.def(n).has_body(); }
 
-    // Whether an element is made of one element of each tensor, at its own place, and of tensors of one element.
+    // Whether an element is made of one element of each tensor, at its own place in memory, and of tensors of one
+    // element.
     bool of_own_elements(int n) const {
         return std::all_of(acc_.reads(n).begin(), acc_.reads(n).end(), [&](const Reading& a) {
             const Definition& source = acc_.def(a.source);
             if (Shape(source.shape).elements().is_int(1)) return !inlined(a.source) || of_own_elements(a.source);
-            const bool own = source.shape == acc_.def(n).shape && acc_.order(a.source) == acc_.order(n) &&
-                             std::equal(a.at.begin(), a.at.end(), index_vars(acc_.def(n).shape).begin());
+            const bool own = Shape(source.shape).elements() == Shape(acc_.def(n).shape).elements() &&
+                             acc_.place(a.source, a.at) == acc_.place(n, index_vars(acc_.def(n).shape));
             return own && (!inlined(a.source) || of_own_elements(a.source));
         });
     }

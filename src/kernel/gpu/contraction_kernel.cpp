@@ -434,7 +434,8 @@ double fma_rate(const BlockTile& tile) {
 // What a product takes that reads its operands in place and multiplies by `mma.sync` or by FMA, in microseconds on an
 // H200. Elements that are not fetched in vectors cost more than the products, and so do those that functions are
 // computed for: once for each tile across, by few threads.
-double narrow_time(const Machine& machine, const Schedule& s, const Found& f, double depth) {
+// So does the end of a tile for each tensor that it reads, by pairs of elements: `end` is of 64 x 64.
+double narrow_time(const Machine& machine, const Schedule& s, const Found& f, double depth, double end) {
     constexpr double kBegin = 2, kScalarFlops = 40e6, kInstructions = 54e3;
     const double peak = !f.narrow ? 35e6 * fma_rate(f.tile) : *f.narrow == DType::f32 ? 150e6 : 200e6;
     depth = std::ceil(depth / double(f.tile.k)) * double(f.tile.k);
@@ -449,7 +450,8 @@ double narrow_time(const Machine& machine, const Schedule& s, const Found& f, do
     const double at_once = 2.0 * machine.cores, turns = std::ceil(tiles / at_once) * at_once / tiles;
     const double computed = double(f.tile.m) * arithmetic_of(a) + double(f.tile.n) * arithmetic_of(b);
     const double products = 2 * double(f.tile.m * f.tile.n) / (vectors ? peak : std::min(peak, kScalarFlops));
-    return kBegin + tiles * turns * depth * (products + computed / (kInstructions * machine.cores));
+    const double squares = double(f.tile.m * f.tile.n) / (64 * 64) / machine.cores;
+    return kBegin + tiles * turns * (depth * (products + computed / (kInstructions * machine.cores)) + squares * end);
 }
 
 // What it takes by instructions of four warps, as operands lie; nothing where tiles of them cannot be copied.
@@ -499,7 +501,7 @@ Result<std::optional<Lowered>> lower_packed(const Schedule& s, const Found& f, c
         if (!suits(Means::Wide, *found, machine) || !fills_wide(*found, depth)) found->wide.reset();
         if (!found->wide && !computed) continue;
         const auto wide = wide_time(machine, packed, *found, depth, end);
-        const double product = wide ? kLaunch + *wide : narrow_time(machine, packed, *found, depth);
+        const double product = wide ? kLaunch + *wide : narrow_time(machine, packed, *found, depth, end);
         const double time = packing->launches * kLaunch + packing->bytes / kBytes + product;
         if (time < in_place) ways.push_back({std::move(*packing), std::move(*found), time});
     }
@@ -519,16 +521,16 @@ Result<std::optional<Lowered>> lower_packed(const Schedule& s, const Found& f, c
 Result<std::optional<Lowered>> lower_priced(const Schedule& s, const Found& f, Means means, const Machine& machine,
                                             Digits digits, const LowerMap& lower_map) {
     const double depth = depth_of(s.compute().stages[0]);
+    const double end = end_of_square(s.compute(), s.compute().stages.back(), s.compute().stages[0].buffer);
     if (means == Means::Packed)
-        return lower_packed(s, f, machine, digits, lower_map, narrow_time(machine, s, f, depth));
+        return lower_packed(s, f, machine, digits, lower_map, narrow_time(machine, s, f, depth, end));
     const auto& reduce = s.compute().stages[0].reduce;
     const auto many = [](const ReduceAxis& axis) { return !axis.extent.is_int(1); };
     const bool one_axis = std::count_if(reduce.begin(), reduce.end(), many) == 1, few = f.n < kFewestWide;
     if (means == Means::Wide && few && (!one_axis || !fills_wide(f, depth))) return std::optional<Lowered>();
     if (means == Means::Wide && one_axis) {
-        const double end = end_of_square(s.compute(), s.compute().stages.back(), s.compute().stages[0].buffer);
         auto in_place = wide_time(machine, s, f, depth, end);
-        const double narrow = narrow_time(machine, s, f, depth);
+        const double narrow = narrow_time(machine, s, f, depth, end);
         const bool pays = !few || (in_place && *in_place + kLaunch < narrow);
         if (few && !pays) in_place = narrow;
         if (in_place) {

@@ -181,26 +181,47 @@ class MmaContraction : ContractionBuilder {
         return make_stmt(std::move(call));
     }
 
+    // Where more is read, a half row is computed before it is stored: loads do not pass stores, but wait together.
+    bool reads_ahead() const {
+        bool reads = false;
+        visit(out_.value, [&](const Expr& x) { reads |= x.is(ExprKind::Load) && x.node().slot != sum_.buffer; });
+        const DType to = kernel_.buffers[size_t(to_buffer())].dtype;
+        return reads && parts_ == 1 && sum_type() == DType::f32 && is_float(to) && dtype_bytes(to) <= 4;
+    }
+
+    enum class Finish : uint8_t { Whole, Compute, Store };
+
     Stmt finish(const Expr& m, const Expr& n) const {
         return over_warps("end", [&](const WarpThread& t) {
             const Expr i = loop_var("row", in_rows_), half = loop_var("half", 2);
-            const Expr j = loop_var("column", in_columns_), in = loop_var("in_pair", 2);
             const Expr row = block_m_ * plan_.tile.m + t.warp * (plan_.tile.m / kWarps) + i * 16 + half * 8 + t.group;
-            const Expr column = block_n_ * plan_.tile.n + j * 8 + t.pair * 2;
-            const Expr own = load(sums_, sum_type(), t.own(i * (in_columns_ * 4) + j * 4 + half * 2 + in));
-            Finished made = finished_part(row, column + in, own);
-            Stmt body = store(to_buffer(), std::move(made.to), std::move(made.value));
-            const bool vector = parts_ > 1 ? divides(2, n) : plan_.store_width > 1, full = divides(plan_.tile.n, n);
-            if (!vector && !full) body = if_then(lt(column + in, n), std::move(body));
-            body = loop_over(in, 2, vector ? LoopKind::Vector : LoopKind::Unrolled, std::move(body));
-            if (vector && !full) body = if_then(lt(column, n), std::move(body));
-            body = loop_over(j, in_columns_, LoopKind::Unrolled, std::move(body));
+            Stmt body = reads_ahead() ? seq({finish_half_row(t, i, half, row, n, Finish::Compute),
+                                             finish_half_row(t, i, half, row, n, Finish::Store)})
+                                      : finish_half_row(t, i, half, row, n, Finish::Whole);
             if (!divides(plan_.tile.m, m)) body = if_then(lt(row, m), std::move(body));
             body = loop_over(half, 2, LoopKind::Unrolled, std::move(body));
             return loop_over(i, in_rows_, LoopKind::Unrolled, std::move(body));
         });
     }
 
+    Stmt finish_half_row(const WarpThread& t, const Expr& i, const Expr& half, const Expr& row, const Expr& n,
+                         Finish what) const {
+        const std::string of = what == Finish::Store ? "_stored" : "";
+        const Expr j = loop_var("column" + of, in_columns_), in = loop_var("in_pair" + of, 2);
+        const Expr column = block_n_ * plan_.tile.n + j * 8 + t.pair * 2;
+        std::vector<Expr> place = t.own(i * (in_columns_ * 4) + j * 4 + half * 2 + in);
+        const Expr own = load(sums_, sum_type(), place);
+        Finished made = finished_part(row, column + in, own);
+        const DType dtype = made.value.dtype();
+        Stmt body = what == Finish::Compute ? store(sums_, std::move(place), cast(made.value, sum_type()))
+                                            : store(to_buffer(), std::move(made.to),
+                                                    what == Finish::Store ? cast(own, dtype) : std::move(made.value));
+        const bool vector = parts_ > 1 ? divides(2, n) : plan_.store_width > 1, full = divides(plan_.tile.n, n);
+        if (!vector && !full) body = if_then(lt(column + in, n), std::move(body));
+        body = loop_over(in, 2, vector ? LoopKind::Vector : LoopKind::Unrolled, std::move(body));
+        if (vector && !full) body = if_then(lt(column, n), std::move(body));
+        return loop_over(j, in_columns_, LoopKind::Unrolled, std::move(body));
+    }
     const MmaPlan& plan_;
     const int64_t in_rows_, in_columns_;  // instructions of a warp along its rows and columns
     MmaOperand a_, b_;

@@ -11,11 +11,16 @@ namespace {
 
 constexpr int64_t kAccessBytes = 16;
 
+// Whether it lies where the element of these axes lies, in a buffer of as many elements.
 bool is_own_place(const std::vector<Expr>& at, const Buffer& buffer, const std::vector<ReduceAxis>& axes) {
-    if (at.size() != axes.size() || buffer.shape.size() != axes.size() || !buffer.strides.empty()) return false;
-    for (size_t i = 0; i < axes.size(); ++i)
-        if (!(at[i] == axes[i].var) || !(buffer.shape[i] == axes[i].extent)) return false;
-    return true;
+    if (at.size() != buffer.shape.size() || !buffer.strides.empty()) return false;
+    Expr place = 0, own = 0, elements = 1;
+    for (size_t i = 0; i < at.size(); ++i) {
+        place = place * buffer.shape[i] + at[i];
+        elements = elements * buffer.shape[i];
+    }
+    for (const ReduceAxis& axis : axes) own = own * axis.extent + axis.var;
+    return place == own && elements == elements_of(axes);
 }
 
 // Maps whose elements are made of others at the same place, or at places that are the same for all.
