@@ -107,7 +107,7 @@ def test_verify_counts_what_is_listed_apart(tessera_command, tmp_path):
 
 
 def test_prove_does_not_call_proved_what_was_not_tested(tessera_command, tmp_path):
-    (tmp_path / "mine.rules").write_text("never: relu(relu(x)) => relu(x) if rank(x) == 1 and dim(x, 0) == 4711\n")
+    (tmp_path / "mine.rules").write_text("never: relu(relu(x)) => relu(x) if rank(x) == 1 and dim(x, 0) == 1000003\n")
     done = tessera_command("rules", "prove", "mine.rules")
     assert done.status == 0 and done.out.startswith("untested  never"), done.out
     assert "no graph" in done.out and "not believed" in done.out and "0 proved, 1 untested" in done.out
