@@ -1,4 +1,5 @@
 // Whole programs in the cache: what is found is what was compiled, and what is not whole is made again.
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
