@@ -234,8 +234,9 @@ Expr cast(const Expr& x, DType dtype) {
         if (is_float(dtype) && !(x.dtype() == DType::u64 && value < 0) && holds_exactly(dtype, value))
             return real_const(static_cast<double>(value), dtype);
     }
-    // To a wider float and back: as it was.
-    const bool widened = x.is(ExprKind::Cast) && x.arg(0).dtype() == dtype && is_float(dtype) && is_float(x.dtype());
+    // What is read, to a wider float and back: as it was. Of what is computed, the cast is where it is rounded.
+    const bool widened = x.is(ExprKind::Cast) && x.arg(0).is(ExprKind::Load) && x.arg(0).dtype() == dtype &&
+                         is_float(dtype) && is_float(x.dtype());
     if (widened && dtype_bytes(dtype) <= 4 && dtype_bytes(dtype) < dtype_bytes(x.dtype()) &&
         (x.dtype() == DType::f32 || x.dtype() == DType::f64))
         return x.arg(0);

@@ -18,7 +18,7 @@ constexpr size_t kMaxNodes = 600;    // of an expression after inlining
 constexpr int kMaxQuotients = 8;     // of quotients of indices, one map read through another
 constexpr int kMaxPlaces = 8;        // loads of padded elements in one expression
 constexpr size_t kMaxStages = 4;     // that a map with work in it is copied into,
-constexpr double kLight = 4;         // unless it is so little, and there is less to read
+constexpr double kLight = 4;         // unless it is so little, on a GPU, and there is less to read
 constexpr double kColumnsOfRow = 8;  // of a product, that ask for an element of its only row once, as lanes would
 
 // A GPU's tensor cores, in operations of a product of 16-bit operands while a byte is moved: by tiles that are copied
@@ -238,7 +238,8 @@ class MapFusion {
         if (const double lost = slower_products(n, sites, inputs); lost > std::max(0.0, saved) + kLaunchBytes)
             return no("a product of computed tiles takes as long as moving {:.0f} KB more, against {:.0f} KB",
                       lost / 1000, saved / 1000);
-        if (sites.size() > kMaxStages && work > (saved > 0 ? kLight : 0)) return no("{} kernels read it", sites.size());
+        const double light = fusion_.blocks && saved > 0 ? kLight : 0;
+        if (sites.size() > kMaxStages && work > light) return no("{} kernels read it", sites.size());
         const bool once = sites.size() == 1 && times <= elements && most_places(n, sites) <= 1 &&
                           acc_.def(sites[0].stage).kind == Definition::Kind::Map;
         if (quotients_[size_t(n)] > kMaxQuotients)
