@@ -26,7 +26,7 @@ def test_there_is_no_driver(tmp_path):
 def test_the_driver_is_too_old():
     on_stand_in("""
 e = refused("E0701", "no usable GPU: the driver has CUDA 11.4, and 12.0 is needed", lambda: tessera.compile(model, target="cuda"))
-assert e.hint == "target host runs on the CPU"
+assert e.hint.startswith("target host runs on the CPU")
 assert [d.target for d in tessera.devices()] == ["host", "tessel"]
 """, fails=True, STAND_IN_VERSION="11040")
 
