@@ -17,6 +17,7 @@ graph graph/gradient graph/evaluate/strip graph/evaluate graph/evaluate/tiles gr
 train
 rewrite rewrite/rules rewrite/refute rewrite/passes
 quantize
+shard runtime/collectives
 discover/claim discover/enumerate discover/check discover/prove discover/correct discover
 search
 kernel/ir kernel/interpret kernel/schedule kernel/passes kernel/lower kernel/analyse kernel/backend kernel/cpu kernel/gpu kernel/gpu/memory_bound kernel/gpu/attention kernel/gpu/lower
@@ -42,7 +43,7 @@ graph/ops/conv_window.h onnx/dtypes.h rewrite/rule.h rewrite/rules/check_rule.h 
 discover/claim/certificate.h discover/claim/claim.h""".split()
 # Headers whose functions another room defines: the registry of ops, the text of rules and the lowering of schedules.
 DEFINED_IN = {"graph/op_def.h": "graph/ops", "rewrite/rule.h": "rewrite/rules", "kernel/schedule/schedule.h": "kernel/lower"}
-MOST_LINES = {"replay": 3900, "any rank": 3250}
+MOST_LINES = {"replay": 3950, "any rank": 3250}
 MOST_FILES = 40  # of a room; graph/ops has one file for each family
 SUFFIXES = {".h", ".hpp", ".cpp", ".def"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)

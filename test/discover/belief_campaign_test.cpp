@@ -29,6 +29,8 @@ std::optional<Rule> corrupted_rule(const Rule& rule, Draws& draws) {
         std::vector<Mutant> mutants = mutants_of(rule);
         if (mutants.empty()) return std::nullopt;
         changed = std::move(mutants[draws.below(mutants.size())].rule);
+        // Rules are read from text, which must have the operands that each op needs.
+        if (!read_rules(to_string(*changed), "mutant").ok()) return std::nullopt;
     } else if (kind < 19 || rule.exactness == Exactness::Exact) {
         const std::string text = to_string(rule);
         const size_t colon = text.find(": ") + 2;

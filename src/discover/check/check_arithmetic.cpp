@@ -3,21 +3,24 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <limits>
 
 #include "base/gcd.h"
 
 namespace tessera::checker {
 namespace {
 
+constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();  // has no negation
+
 int64_t sum_of(int64_t a, int64_t b) {
     int64_t r;
-    if (__builtin_add_overflow(a, b, &r)) throw Refused{"a number is too large"};
+    if (__builtin_add_overflow(a, b, &r) || r == kLeast) throw Refused{"a number is too large"};
     return r;
 }
 
 int64_t product_of(int64_t a, int64_t b) {
     int64_t r;
-    if (__builtin_mul_overflow(a, b, &r)) throw Refused{"a number is too large"};
+    if (__builtin_mul_overflow(a, b, &r) || r == kLeast) throw Refused{"a number is too large"};
     return r;
 }
 
@@ -36,54 +39,83 @@ bool only_constant(const Whole& p) { return p.empty() || (p.size() == 1 && p.beg
 // p - 1 >= 0 negated: what holds where p >= 0 does not.
 Whole denied(const Whole& p) { return plus(constant_whole(-1), p, -1); }
 
-// Inequalities, by what stands before the constant.
+// Inequalities: a coefficient for each product of atoms, in the order of `columns`, then the constant. Of those that
+// differ in their constants alone the smallest counts.
 struct Rows {
-    std::map<Whole, int64_t> rows;
+    using Row = std::vector<int64_t>;
+    std::vector<Product> columns;
+    std::vector<Row> rows;
     bool clash = false;
 
-    void insert(const Whole& p) {
+    explicit Rows(const Conjunction& facts) {
+        for (const Whole& f : facts)
+            for (const auto& [product, c] : f)
+                if (!product.empty()) columns.push_back(product);
+        std::sort(columns.begin(), columns.end());
+        columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
+        for (const Whole& f : facts) {
+            Row row(columns.size() + 1);
+            row.back() = constant_in(f);
+            size_t at = 0;
+            for (const auto& [product, c] : f) {
+                if (product.empty()) continue;
+                while (columns[at] != product) ++at;
+                row[at] = c;
+            }
+            insert(std::move(row));
+        }
+    }
+
+    void insert(Row row) {
+        const size_t width = columns.size();
         int64_t common = 0;
-        for (const auto& [product, c] : p)
-            if (!product.empty()) common = gcd_of(common, c);
-        int64_t rest = constant_in(p);
+        for (size_t i = 0; i < width; ++i)
+            if (row[i] != 0) common = gcd_of(common, row[i]);
         if (common == 0) {
-            clash |= rest < 0;
+            clash |= row[width] < 0;
             return;
         }
-        Whole linear, opposite;
-        for (const auto& [product, c] : p)
-            if (!product.empty()) linear[product] = c / common, opposite[product] = -(c / common);
-        rest = rounded_down(rest, common);
-        auto other = rows.find(opposite);
-        if (other != rows.end() && sum_of(rest, other->second) < 0) clash = true;
-        auto [at, fresh] = rows.emplace(linear, rest);
-        if (!fresh) at->second = std::min(at->second, rest);
+        for (size_t i = 0; common > 1 && i < width; ++i) row[i] /= common;
+        row[width] = rounded_down(row[width], common);
+        bool known = false;
+        for (Row& other : rows) {
+            size_t same = 0, opposite = 0;
+            while (same < width && other[same] == row[same]) ++same;
+            while (opposite < width && other[opposite] == -row[opposite]) ++opposite;
+            if (opposite == width && sum_of(row[width], other[width]) < 0) clash = true;
+            if (same < width) continue;
+            other[width] = std::min(other[width], row[width]);
+            known = true;
+        }
+        if (!known) rows.push_back(std::move(row));
     }
 
     // Eliminates one product after the other; true where nothing can satisfy all rows.
     bool unsatisfiable() {
         while (!clash && !rows.empty() && rows.size() < 900) {
-            std::map<Product, std::pair<long, long>> signs;
-            for (const auto& [linear, rest] : rows)
-                for (const auto& [product, c] : linear) ++(c > 0 ? signs[product].first : signs[product].second);
-            auto cheapest = std::min_element(signs.begin(), signs.end(), [](const auto& a, const auto& b) {
-                auto cost = [](const auto& n) { return n.first * n.second - n.first - n.second; };
-                return cost(a.second) < cost(b.second);
-            });
-            const Product away = cheapest->first;
-            std::vector<Whole> lower, upper;
-            for (auto it = rows.begin(); it != rows.end();) {
-                auto c = it->first.find(away);
-                if (c == it->first.end()) {
-                    ++it;
-                    continue;
+            std::vector<std::pair<long, long>> signs(columns.size());
+            for (const Row& row : rows)
+                for (size_t i = 0; i < signs.size(); ++i)
+                    if (row[i] != 0) ++(row[i] > 0 ? signs[i].first : signs[i].second);
+            auto cost = [&](size_t i) {
+                const auto [above, below] = signs[i];
+                return above + below == 0 ? std::numeric_limits<long>::max() : above * below - above - below;
+            };
+            size_t away = 0;
+            for (size_t i = 1; i < signs.size(); ++i)
+                if (cost(i) < cost(away)) away = i;
+            std::vector<Row> lower, upper, others;
+            for (Row& row : rows) (row[away] > 0 ? lower : row[away] < 0 ? upper : others).push_back(std::move(row));
+            rows = std::move(others);
+            for (const Row& p : lower)
+                for (const Row& q : upper) {
+                    if (clash) return true;
+                    Row sum(p.size());
+                    for (size_t i = 0; i < p.size(); ++i)
+                        if (p[i] != 0 || q[i] != 0)
+                            sum[i] = sum_of(product_of(p[i], -q[away]), product_of(q[i], p[away]));
+                    insert(std::move(sum));
                 }
-                (c->second > 0 ? lower : upper).push_back(plus(it->first, constant_whole(it->second)));
-                it = rows.erase(it);
-            }
-            for (const Whole& p : lower)
-                for (const Whole& q : upper)
-                    if (!clash) insert(plus(times(constant_whole(-q.at(away)), p), q, p.at(away)));
         }
         return clash;
     }
@@ -346,15 +378,15 @@ bool Names::group_impossible(const Conjunction& given) {
     Conjunction facts = given;
     std::set<int> atoms;
     for (const Whole& f : given) atoms_in(f, atoms);
-    Rows plain;
-    for (const Whole& f : given) plain.insert(f);
+    Conjunction plain = given;
     for (int a : atoms)
-        if (at(a).kind == Kind::Size) plain.insert({{{a}, 1}});
+        if (at(a).kind == Kind::Size) plain.push_back({{{a}, 1}});
     auto at_least_one = [&](const Whole& p) {
         if (only_constant(p)) return constant_in(p) >= 1;
-        Rows rows = plain;
-        rows.insert(plus({}, p, -1));
-        return rows.unsatisfiable();
+        plain.push_back(plus({}, p, -1));
+        const bool never = Rows(plain).unsatisfiable();
+        plain.pop_back();
+        return never;
     };
     for (int a : atoms) {
         const Entry entry = at(a);
@@ -386,9 +418,7 @@ bool Names::group_impossible(const Conjunction& given) {
                 std::all_of(facts[i].begin(), facts[i].end(), [](const auto& m) { return m.first.size() < 3; });
             if (short_enough && facts[i].contains(rest)) facts.push_back(times(facts[i], {{{size}, 1}}));
         }
-    Rows rows;
-    for (const Whole& f : facts) rows.insert(f);
-    answer->second = rows.unsatisfiable();
+    answer->second = Rows(facts).unsatisfiable();
     for (auto a = atoms.begin(); !answer->second && a != atoms.end(); ++a) {
         if (at(*a).kind != Kind::Largest) continue;
         std::vector<Conjunction> cases(2, given);  // a maximum is one of its parts

@@ -538,7 +538,7 @@ class ElementReader {
         if (is_op(t, "cast")) {
             // Rounded once, where the first cast loses nothing.
             const Term& inner = resolved(t.args[0]);
-            if (is_op(inner, "cast") && loses_nothing(inner)) {
+            if (is_op(inner, "cast") && loses_nothing(inner) && to_numbers(t)) {
                 Term once = t;
                 once.args[0] = inner.args[0];
                 return element(once, path);
@@ -631,6 +631,11 @@ class ElementReader {
             return true;
         const std::optional<DType> from = known_type(cast.args[0]), to = known_type(cast);
         return from && to && keeps_every_number(*from, *to);
+    }
+    // Whether a cast gives numbers. Strings show how many digits the operand's type has.
+    bool to_numbers(const Term& cast) const {
+        const std::optional<DType> to = cast_type(cast);
+        return to ? *to != DType::string : facts_.says(fmt::format("!=({}, 8)", facts_.attribute(cast, "to")));
     }
     // The element type, where the rule names it.
     std::optional<DType> known_type(const Term& given) const {

@@ -7,6 +7,10 @@
 namespace tessera::prover {
 namespace {
 
+// Of a search inside another one.
+constexpr int kStepsInside = 1000;
+constexpr int64_t kRowsInside = 20'000;
+
 std::string signature_of(const Factor& f) {
     switch (f.kind) {
         case Factor::Kind::Load: return "load " + std::to_string(f.slot);
@@ -56,9 +60,41 @@ bool Cancel::run(const Sum& terms) {
             waiting_.pop_back();
             settle(std::move(n));
         }
-    } while (cancel_one() || use_signs() || (search_.write_out && write_out()));
+    } while (cancel_one() || split_undecided() || use_signs() || (search_.write_out && write_out()));
     for (Numbered& n : ready_) left_.push_back(std::move(n.term));
     return left_.empty();
+}
+
+// What does not cancel as it is may do so in cases.
+bool Cancel::split_undecided() {
+    if (split_choices_) return false;
+    split_choices_ = true;
+    bool some = false;
+    std::vector<Numbered> kept;
+    for (Numbered& n : ready_) {
+        some = some || n.undecided;
+        (n.undecided ? waiting_ : kept).push_back(std::move(n));
+    }
+    ready_ = std::move(kept);
+    std::reverse(waiting_.begin(), waiting_.end());
+    return some;
+}
+
+// A search inside another one: if it takes too long, it fails, and the other goes on.
+bool Cancel::within_budget(const std::function<bool()>& search) {
+    const int steps = search_.steps_left, its_steps = std::min(steps, kStepsInside);
+    const int64_t rows = atoms_.rows_left, its_rows = std::min(rows, kRowsInside);
+    search_.steps_left = its_steps;
+    atoms_.rows_left = its_rows;
+    bool found = false;
+    try {
+        found = search();
+    } catch (const Unsupported&) {
+        if (search_.steps_left >= 0 && atoms_.rows_left >= 0) throw;
+    }
+    search_.steps_left = steps - (its_steps - std::max(search_.steps_left, 0));
+    atoms_.rows_left = rows - (its_rows - std::max<int64_t>(atoms_.rows_left, 0));
+    return found;
 }
 
 void Cancel::substitute(Summand& t, const Atoms::Map& map) {
@@ -251,7 +287,7 @@ bool Cancel::arguments_agree(const Summand& t, const Summand& u, const Perm& per
             difference.insert(difference.end(), other.begin(), other.end());
             const size_t before = proof.size();
             proof.push_back(margin + "{");
-            if (Cancel(search_, known, proof, depth_ + 1).run(difference)) {
+            if (within_budget([&] { return Cancel(search_, known, proof, depth_ + 1).run(difference); })) {
                 proof.push_back(margin + "}");
                 continue;
             }

@@ -2,6 +2,7 @@
 // numbered from 1; what a law makes gets the next numbers.
 #pragma once
 
+#include <functional>
 #include <set>
 
 #include "discover/prove/entail.h"
@@ -22,7 +23,8 @@ struct Search {
     bool cut_outputs = false;  // where a quotient of one is left, ask for it to be cut
     bool cut_wanted = false;   // there was one
     bool write_out = false;    // ProveOptions has it
-    int steps_left = 3000;
+    static constexpr int kSteps = 3000;
+    int steps_left = kSteps;
     int next_variable = 0;  // of those that a cut makes: _c1, _c2, ...
 };
 
@@ -43,6 +45,7 @@ class Cancel {
         Summand term;
         std::vector<std::string> signature;  // of its factors, in their order
         std::vector<std::string> sorted;
+        bool undecided = false;  // settled without the cases that it has to be split into
     };
     using Perm = std::vector<size_t>;
 
@@ -54,6 +57,7 @@ class Cancel {
     int next_id_ = 0;
     std::vector<Numbered> ready_;
     std::vector<Numbered> waiting_;
+    bool split_choices_ = false;  // see split_undecided
     Sum left_;
 
     Facts facts(const Summand& t) const;
@@ -61,9 +65,11 @@ class Cancel {
     Numbered numbered(int id, Summand t) const;
 
     void settle(Numbered n);  // waiting to ready
+    bool split_undecided();
+    bool within_budget(const std::function<bool()>& search);
     bool eliminate_point(Numbered& n);
     bool drop_unused_sum(Numbered& n);
-    enum class Outcome { Nothing, Changed, Split };
+    enum class Outcome { Nothing, Changed, Split, Undecided };
     Outcome resolve(Numbered& n, int atom);
     Outcome resolve_quotient(Numbered& n, int atom);
     Outcome lift_guards(Numbered& n);

@@ -27,7 +27,9 @@ std::optional<Rational> number_under(const Facts& known, const Sum& s) {
 bool Cancel::included(const Factor& extreme, const Sum& others, const Facts& known, std::vector<std::string>& proof) {
     const std::string margin(static_cast<size_t>(depth_) * 2, ' ');
     proof.push_back(margin + "[");
-    if (!Cancel(search_, known, proof, depth_ + 1).run_inside(extreme.args[0], others, extreme.name == "max"))
+    const bool largest = extreme.name == "max";
+    if (!within_budget(
+            [&] { return Cancel(search_, known, proof, depth_ + 1).run_inside(extreme.args[0], others, largest); }))
         return false;
     proof.push_back(margin + "]");
     return true;
@@ -39,11 +41,13 @@ bool Cancel::run_inside(const Sum& points, const Sum& others, bool largest) {
     while (!waiting_.empty()) {
         Numbered n = std::move(waiting_.back());
         waiting_.pop_back();
+        split_choices_ = n.undecided;
         settle(std::move(n));
-        for (const Numbered& ready : ready_) {
+        for (Numbered& ready : ready_) {
             bool found = false;
             for (size_t j = 0; j < others.size() && !found; ++j) found = is_inside(ready, others[j], j, largest);
-            if (!found) return false;
+            if (!found && !ready.undecided) return false;
+            if (!found) waiting_.push_back(std::move(ready));
         }
         ready_.clear();
     }

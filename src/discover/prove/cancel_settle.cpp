@@ -56,17 +56,30 @@ void Cancel::settle(Numbered n) {
                     }
                 });
         Outcome outcome = Outcome::Nothing;
-        for (int id : ids)
-            if (atoms_[id].kind != Atom::Kind::Var)
-                if ((outcome = resolve(n, id)) != Outcome::Nothing) break;
+        n.undecided = false;
+        for (int id : ids) {
+            if (atoms_[id].kind == Atom::Kind::Var) continue;
+            outcome = resolve(n, id);
+            if (outcome == Outcome::Undecided) {
+                n.undecided = true;
+                outcome = Outcome::Nothing;
+            }
+            if (outcome != Outcome::Nothing) break;
+        }
         if (outcome == Outcome::Nothing) outcome = lift_guards(n);
+        if (outcome == Outcome::Undecided) {
+            n.undecided = true;
+            outcome = Outcome::Nothing;
+        }
         if (outcome == Outcome::Nothing) outcome = collapse(n);
         if (outcome == Outcome::Nothing) outcome = square(n);
         if (outcome == Outcome::Nothing) outcome = unit(n);
         if (outcome == Outcome::Split) return;
         if (outcome == Outcome::Nothing) break;
     }
+    const bool undecided = n.undecided;
     ready_.push_back(numbered(n.id, std::move(n.term)));
+    ready_.back().undecided = undecided;
 }
 
 // A variable that its guards fix takes that value.
@@ -167,6 +180,7 @@ Cancel::Outcome Cancel::resolve(Numbered& n, int id) {
         substitute(n.term, {{id, *value}});
         return Outcome::Changed;
     }
+    if (!split_choices_) return Outcome::Undecided;
     auto [yes, no] = split(n, guard);
     waiting_.push_back(std::move(no));
     waiting_.push_back(std::move(yes));
@@ -264,6 +278,7 @@ Cancel::Outcome Cancel::lift_guards(Numbered& n) {
                 if (!known.implies(p) && !known.refutes(p)) undecided = p;
             });
     if (!undecided) return Outcome::Nothing;
+    if (!split_choices_) return Outcome::Undecided;
     auto [yes, no] = split(n, *undecided);
     waiting_.push_back(std::move(no));
     waiting_.push_back(std::move(yes));

@@ -1,6 +1,7 @@
 #include "discover/prove/entail.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/gcd.h"
 #include "base/hash.h"
@@ -11,118 +12,153 @@ namespace {
 
 constexpr size_t kMaxRows = 600, kUsualRows = 24;
 
-// Divides by the common divisor of the coefficients, which tightens the constant. False: it can never hold.
-bool tighten(Poly& p) {
-    int64_t g = 0;
-    for (const Mono& m : p.terms)
-        if (m.key) g = gcd_of(g, m.coefficient);
-    if (g == 0) return p.constant() >= 0;
-    if (g == 1) return true;
-    int64_t c = floor_quotient(p.constant(), g);
-    Poly out = c;
-    for (const Mono& m : p.terms)
-        if (m.key) out.terms.push_back({m.key, m.coefficient / g});
-    p = std::move(out);
-    return true;
+int64_t times(int64_t a, int64_t b) {
+    int64_t r;
+    if (__builtin_mul_overflow(a, b, &r)) throw Unsupported{"a number beyond 64 bits"};
+    return r;
 }
 
-// A row of which the constant stands apart.
-struct Row {
-    Poly p;
-    int64_t constant = 0;
-    uint64_t hash = 0;  // that of -p is its negative
-};
-
-uint64_t linear_hash(const Poly& p) {
-    uint64_t h = 0;
-    for (const Mono& m : p.terms) h += mix(0, m.key) * static_cast<uint64_t>(m.coefficient);
-    return h;
+int64_t plus(int64_t a, int64_t b) {
+    int64_t r;
+    if (__builtin_add_overflow(a, b, &r)) throw Unsupported{"a number beyond 64 bits"};
+    return r;
 }
 
-// Rows by their coefficients without the constant, of which the smallest counts.
+// Rows of e >= 0 over the products in the facts, one column for each. Of rows with the same coefficients, that with the
+// smallest constant counts.
 class System {
   public:
     bool impossible = false;
+    int64_t made = 0;  // rows, by elimination
 
-    System() { rows_.reserve(kUsualRows); }
-
-    void add(Poly p) {
-        if (impossible) return;
-        if (!tighten(p)) {
-            impossible = true;
-            return;
+    explicit System(const Guards& facts) {
+        for (const Poly& f : facts)
+            for (const Mono& m : f.terms)
+                if (m.key) keys_.push_back(m.key);
+        std::sort(keys_.begin(), keys_.end());
+        keys_.erase(std::unique(keys_.begin(), keys_.end()), keys_.end());
+        width_ = keys_.size();
+        for (const uint64_t key : keys_) hashes_.push_back(mix(0, key));
+        row_.resize(width_);
+        signs_.resize(width_);
+        coefficients_.reserve((facts.size() + kUsualRows) * width_);
+        rows_.reserve(facts.size() + kUsualRows);
+        for (const Poly& f : facts) {
+            std::fill(row_.begin(), row_.end(), 0);
+            for (const Mono& m : f.terms)
+                if (m.key) row_[column(m.key)] = m.coefficient;
+            add(f.constant());
+            if (impossible) return;
         }
-        if (p.is_constant()) return;
-        const int64_t c = p.constant();
-        if (p.terms[0].key == 0) p.terms.erase_first();
-        const uint64_t hash = linear_hash(p);
-        for (Row& row : rows_) {
-            if (row.hash == hash && row.p == p) {
-                row.constant = std::min(row.constant, c);
-                check_opposite(p, row.constant, hash);
-                return;
-            }
-        }
-        if (check_opposite(p, c, hash)) rows_.push_back({std::move(p), c, hash});
     }
 
     bool solve() {
-        std::vector<Count> counts;
         while (!impossible && !rows_.empty()) {
             if (rows_.size() > kMaxRows) return false;
-            counts.clear();
-            for (const Row& row : rows_)
-                for (const Mono& m : row.p.terms) {
-                    auto at =
-                        std::find_if(counts.begin(), counts.end(), [&](const Count& n) { return n.key == m.key; });
-                    if (at == counts.end()) at = counts.insert(counts.end(), Count{m.key});
-                    ++(m.coefficient > 0 ? at->above : at->below);
-                }
-            const Count* best = nullptr;
-            for (const Count& n : counts)
-                if (!best || n.cost() < best->cost() || (n.cost() == best->cost() && n.key < best->key)) best = &n;
-            eliminate(best->key);
+            const Signs* best = nullptr;
+            for (const Signs& signs : signs_)
+                if ((signs.above || signs.below) && (!best || signs.cost() < best->cost())) best = &signs;
+            eliminate(static_cast<size_t>(best - signs_.data()));
         }
         return impossible;
     }
 
   private:
-    struct Count {
-        uint64_t key;
+    struct Row {
+        int64_t constant = 0;
+        uint64_t hash = 0;  // that of the opposite row is its negative
+    };
+    std::vector<uint64_t> keys_, hashes_;  // of the columns
+    size_t width_ = 0;
+    std::vector<Row> rows_;
+    std::vector<int64_t> coefficients_;  // of the rows, one after the other
+    std::vector<int64_t> row_;           // that add takes
+    struct Signs {
         long above = 0, below = 0;
         long cost() const { return above * below - above - below; }
     };
-    std::vector<Row> rows_;
-    std::vector<std::pair<Poly, int64_t>> above_, below_;  // of the variable that is eliminated
+    std::vector<Signs> signs_;  // in each column
+    std::vector<int64_t> old_;  // the rows of the column that is eliminated
 
-    // Two that leave no room between them.
-    bool check_opposite(const Poly& p, int64_t c, uint64_t hash) {
-        for (const Row& row : rows_) {
-            if (row.hash != -hash || row.p.terms.size() != p.terms.size()) continue;
-            if (row.constant + c < 0 && row.p == -p) impossible = true;
-        }
-        return !impossible;
+    size_t column(uint64_t key) const {
+        return static_cast<size_t>(std::lower_bound(keys_.begin(), keys_.end(), key) - keys_.begin());
     }
 
-    void eliminate(uint64_t key) {
-        above_.clear();
-        below_.clear();
-        size_t kept = 0;
-        for (Row& row : rows_) {
-            const int64_t c = row.p.coefficient(key);
-            if (c == 0) {
-                if (&rows_[kept] != &row) rows_[kept] = std::move(row);
+    void count(const int64_t* row, long rows) {
+        Signs* signs = signs_.data();
+        for (const int64_t* const end = row + width_; row != end; ++row, ++signs)
+            if (*row) (*row > 0 ? signs->above : signs->below) += rows;
+    }
+
+    // Adds row_ with this constant. A common divisor of the coefficients tightens the constant.
+    void add(int64_t constant) {
+        int64_t g = 0;
+        int64_t* const row = row_.data();
+        for (size_t c = 0; c < width_ && g != 1; ++c)
+            if (row[c]) g = row[c] == 1 || row[c] == -1 ? 1 : gcd_of(g, row[c]);
+        if (g == 0) {
+            impossible = constant < 0;
+            return;
+        }
+        if (g != 1) {
+            constant = floor_quotient(constant, g);
+            for (int64_t& c : row_) c /= g;
+        }
+        uint64_t hash = 0;
+        for (size_t c = 0; c < width_; ++c)
+            if (row[c]) hash += hashes_[c] * static_cast<uint64_t>(row[c]);
+        bool known = false;
+        for (size_t r = 0; r < rows_.size(); ++r) {
+            const int64_t* const other = &coefficients_[r * width_];
+            if (rows_[r].hash == hash && std::equal(row_.begin(), row_.end(), other)) {
+                constant = rows_[r].constant = std::min(rows_[r].constant, constant);
+                known = true;
+                break;
+            }
+        }
+        for (size_t r = 0; r < rows_.size(); ++r) {
+            if (rows_[r].hash != -hash) continue;
+            const int64_t* const other = &coefficients_[r * width_];
+            bool opposite = plus(rows_[r].constant, constant) < 0;
+            for (size_t c = 0; c < width_ && opposite; ++c) opposite = row_[c] == -other[c];
+            impossible = impossible || opposite;  // they leave no room between them
+        }
+        if (known || impossible) return;
+        rows_.push_back({constant, hash});
+        count(row_.data(), 1);
+        coefficients_.insert(coefficients_.end(), row_.begin(), row_.end());
+    }
+
+    void eliminate(size_t column) {
+        old_.clear();  // each with its constant behind it
+        std::vector<size_t> up, down;
+        size_t kept = 0, taken = 0;
+        for (size_t r = 0; r < rows_.size(); ++r) {
+            const int64_t* const row = &coefficients_[r * width_];
+            if (row[column] == 0) {
+                if (kept != r) {
+                    std::copy(row, row + width_, &coefficients_[kept * width_]);
+                    rows_[kept] = rows_[r];
+                }
                 ++kept;
                 continue;
             }
-            (c > 0 ? above_ : below_)
-                .emplace_back(row.constant ? row.p + Poly(row.constant) : std::move(row.p), c > 0 ? c : -c);
+            (row[column] > 0 ? up : down).push_back(taken++);
+            count(row, -1);
+            old_.insert(old_.end(), row, row + width_);
+            old_.push_back(rows_[r].constant);
         }
         rows_.resize(kept);
-        for (const auto& [p, a] : above_)
-            for (const auto& [q, b] : below_) {
-                int64_t g = gcd_of(a, b);
-                add(combined(p, b / g, q, a / g));
+        coefficients_.resize(kept * width_);
+        for (const size_t i : up)
+            for (const size_t j : down) {
+                const int64_t *const p = &old_[i * (width_ + 1)], *const q = &old_[j * (width_ + 1)];
+                const int64_t a = p[column], b = -q[column], g = gcd_of(a, b), times_p = b / g, times_q = a / g;
+                int64_t* const row = row_.data();
+                for (size_t c = 0; c < width_; ++c)
+                    row[c] = p[c] || q[c] ? plus(times(p[c], times_p), times(q[c], times_q)) : 0;
+                ++made;
+                add(plus(times(p[width_], times_p), times(q[width_], times_q)));
                 if (impossible) return;
             }
     }
@@ -136,13 +172,19 @@ void describe(Atoms& atoms, Guards& facts) {
             if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
     auto positive = [&](const Poly& p) {  // at least 1, as far as it is plain
         if (p.is_constant()) return p.constant() >= 1;
+        auto not_negative = [&](const Mono& m) {
+            const Product product = atoms_of(m.key);
+            return m.coefficient > 0 && std::all_of(product.begin(), product.end(), [&](int id) {
+                       return atoms[id].kind == Atom::Kind::Var && atoms[id].size;
+                   });
+        };
+        if (p.constant() >= 1 && std::all_of(p.terms.begin(), p.terms.end(), not_negative)) return true;
         // Without quotients, so that this ends.
-        System s;
-        for (const Poly& f : facts) s.add(f);
+        Guards rows = facts;
         for (int id : ids)
-            if (atoms[id].kind == Atom::Kind::Var && atoms[id].size) s.add(Poly::atom(id));
-        s.add(-p);
-        return s.solve();
+            if (atoms[id].kind == Atom::Kind::Var && atoms[id].size) rows.push_back(Poly::atom(id));
+        rows.push_back(-p);
+        return System(rows).solve();
     };
     const size_t given = ids.size();
     for (size_t i = 0; i < given; ++i) {
@@ -207,17 +249,15 @@ void multiply(const Atoms& atoms, Guards& facts) {
 }
 
 bool infeasible(Atoms& atoms, const Guards& given) {
-    {
-        System quick;
-        for (const Poly& f : given) quick.add(f);
-        if (quick.impossible) return true;
-    }
+    if (System(given).impossible) return true;
     Guards facts = given;
     describe(atoms, facts);
     multiply(atoms, facts);
-    System s;
-    for (const Poly& f : facts) s.add(f);
-    if (s.solve()) return true;
+    System system(facts);
+    const bool contradiction = system.solve();
+    atoms.rows_left -= system.made;
+    if (contradiction) return true;
+    if (atoms.rows_left < 0) throw Unsupported{"too much arithmetic about sizes"};
     // A maximum is one of its parts.
     std::vector<int> ids;
     for (const Poly& f : given)

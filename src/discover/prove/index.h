@@ -191,6 +191,7 @@ class Atoms {
     std::map<std::pair<uint64_t, uint64_t>, bool> contradictions;
     // What may still be asked of them; beyond it the claim is beyond the prover.
     int64_t questions_left = std::numeric_limits<int64_t>::max();
+    int64_t rows_left = 200'000;  // that may be made to answer them
     Deadline until;
     void stop_when_late() const {
         if (until.passed()) throw Unsupported{"there was no more time"};

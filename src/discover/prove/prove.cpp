@@ -69,6 +69,14 @@ Result<Proof> prove(const Claim& claim, const ProveOptions& options) {
     TRY(check_well_formed(claim));
     std::vector<Comprehension> roots = TRY(comprehend(claim));
     Proof proof;
+    std::vector<ElementOfSides> elements;
+    for (const Comprehension& c : roots) elements.push_back({c.shape, c.left, c.right});
+    if (may_be_undefined(roots) || has_numbers(claim.rule)) {
+        if (Status defined = check_definedness(claim, elements); !defined.ok()) {
+            proof.reason = defined.error().message();
+            return proof;
+        }
+    }
     std::vector<std::string> steps;
     try {
         for (size_t i = 0; i < roots.size(); ++i) {
@@ -86,19 +94,11 @@ Result<Proof> prove(const Claim& claim, const ProveOptions& options) {
         proof.reason = kept.error().message();
         return proof;
     }
-    std::vector<ElementOfSides> elements;
-    for (const Comprehension& c : roots) elements.push_back({c.shape, c.left, c.right});
     if (subtracts(roots))
         if (Status bounded = check_cancellation(claim, elements); !bounded.ok()) {
             proof.reason = bounded.error().message();
             return proof;
         }
-    if (may_be_undefined(roots) || has_numbers(claim.rule)) {
-        if (Status defined = check_definedness(claim, elements); !defined.ok()) {
-            proof.reason = defined.error().message();
-            return proof;
-        }
-    }
     proof.verdict = Proof::Verdict::Proved;
     if (options.certificate)
         for (const std::string& s : steps) proof.certificate.text += s + "\n";

@@ -55,7 +55,7 @@ Decision RootProof::run(std::vector<std::string>& steps) {
     for (int round = 0; round < 7; ++round) {
         std::vector<std::string> body;
         search_.cut_outputs = round > 0;
-        search_.steps_left = 3000;
+        search_.steps_left = Search::kSteps;
         try {
             Cancel cancel(search_, base_, body, 0);
             if (cancel.run(difference_)) {
@@ -82,7 +82,7 @@ bool RootProof::run_written_out(const std::vector<std::string>& header, std::vec
     std::vector<std::string> body;
     search_.cut_outputs = false;
     search_.write_out = true;
-    search_.steps_left = 3000;
+    search_.steps_left = Search::kSteps;
     bool zero = false;
     try {
         zero = Cancel(search_, base_, body, 0).run(difference_);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/evaluate/evaluate.h"
+#include "rewrite/rules/windows_fit.h"
 
 namespace tessera {
 namespace {
@@ -88,7 +89,7 @@ class Instantiation {
             if (!(made == was)) return false;
             if (was.is_tensor() && !was.tensor().shape.ranked()) return false;  // two unknown ranks may differ
         }
-        return true;
+        return match_.nodes.empty() || windows_fit(made_.created, match_.nodes);  // without nodes, nothing is replaced
     }
 
     // A term that is no op, as an input. Null: an optional input that is not given; empty: it cannot be built.
