@@ -13,6 +13,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 import tessera
+from training_others import OTHERS
 
 
 class Builder:
@@ -274,7 +275,8 @@ def vit(n=64, d=768, heads=12, layers=12):
 
 
 MODELS = {"mlp": mlp, "lstm": lstm, "transformer": transformer, "resnet18": resnet18}
-LARGE = {"resnet18_64": resnet18_64, "bert": bert, "resnet50": resnet50, "gpt2": gpt2, "vit": vit}
+LARGE = {"resnet18_64": resnet18_64, "bert": bert, "resnet50": resnet50, "gpt2": gpt2, "vit": vit,
+         **{name: (lambda make=make: make(Builder())) for name, make in OTHERS.items()}}
 
 
 def torch_step(peer, x, labels, args, compiled):

@@ -14,6 +14,7 @@
 #include "graph/text/print.h"
 #include "runtime/bind_sizes.h"
 #include "train/safetensors.h"
+#include "rewrite/passes/optimize.h"
 #include "train/training_graph.h"
 
 namespace tessera {
@@ -223,7 +224,8 @@ Optimizer Optimizer::lion(double learning_rate, double weight_decay) {
 Result<Training> Training::create(const Model& model, const TrainingOptions& options) {
     return protect("training", {.text = [&] { return model.to_text(); }}, [&]() -> Result<Training> {
         const Backend& backend = *TRY(find_backend(options.compile.target));
-        TrainingPlan plan = TRY(plan_training(model.graph(), options, backend.shares_memory()));
+        const auto recognise = [](Graph& graph) { return recognise_ops(graph); };
+        TrainingPlan plan = TRY(plan_training(model.graph(), options, backend.shares_memory(), recognise));
         auto state = std::make_shared<State>(model);
         State& s = *state;
         s.options = options;

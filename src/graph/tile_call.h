@@ -18,6 +18,8 @@ struct TileCall {
     std::vector<Argument> arguments;  // of each parameter. A parameter that is no pointer and no Size is one element
     std::array<Expr, 3> grid;         // at least 0
     std::vector<int64_t> initial;     // of each output, the input that it begins as; -1: zeros
+    int warps = 4;                    // of a block, on a GPU
+    bool trusted = false;             // written by the compiler: it keeps to its arrays, and stores each element
 
     // The whole numbers that the program is given.
     tile::Given given() const {

@@ -1,6 +1,9 @@
 #include "runtime/kernel_access.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
 
 namespace tessera {
 namespace {
@@ -37,13 +40,18 @@ class Overwriting {
                 return !touches(loop->body);
             }
             int64_t inner = 0;
-            return !__builtin_mul_overflow(times, std::max<int64_t>(*extent, 0), &inner) && holds(loop->body, inner);
+            if (__builtin_mul_overflow(times, std::max<int64_t>(*extent, 0), &inner)) return false;
+            ranges_.insert_or_assign(loop->var.node().name, Range{0, std::max<int64_t>(*extent, 0)});
+            return holds(loop->body, inner);
         }
+        if (auto* branch = s->as<If>())
+            if (const auto limit = limit_of(branch->condition))
+                return holds(*branch, limit->first, limit->second, times);
         if (auto* seq = s->as<Seq>())
             return std::all_of(seq->stmts.begin(), seq->stmts.end(), [&](const Stmt& x) { return holds(x, times); });
         if (auto* alloc = s->as<Alloc>()) return holds(alloc->body, times);
         if (auto* store = s->as<Store>()) return holds(*store, times);
-        return !touches(s);  // If: how often a branch is taken is not known; Call: reads what it likes
+        return !touches(s);  // If: how often another branch is taken is not known; Call: reads what it likes
     }
     // All that was read of the input was stored over.
     bool all_stored() const { return before_.empty(); }
@@ -51,6 +59,32 @@ class Overwriting {
     int64_t stores = 0;
 
   private:
+    // Iterations of a loop.
+    struct Range {
+        int64_t begin, end;
+    };
+
+    // Of a condition that holds in the first iterations of a loop alone: the loop, and the first in which it does not.
+    std::optional<std::pair<std::string, int64_t>> limit_of(const Expr& condition) const {
+        const bool less = condition.is(ExprKind::Lt);
+        if ((!less && !condition.is(ExprKind::Le)) || !condition.arg(0).is(ExprKind::Var)) return {};
+        const auto number = condition.arg(1).as_int();
+        const std::string& name = condition.arg(0).node().name;
+        if (!number || !ranges_.contains(name)) return {};
+        return std::pair(name, *number + (less ? 0 : 1));
+    }
+    bool holds(const If& branch, const std::string& loop, int64_t limit, int64_t times) {
+        const Range all = ranges_.at(loop);
+        if (all.begin >= all.end) return true;
+        const int64_t each = times / (all.end - all.begin), split = std::clamp(limit, all.begin, all.end);
+        ranges_.insert_or_assign(loop, Range{all.begin, split});
+        if (!holds(branch.then, each * (split - all.begin))) return false;
+        ranges_.insert_or_assign(loop, Range{split, all.end});
+        const bool fits = holds(branch.otherwise, each * (all.end - split));
+        ranges_.insert_or_assign(loop, all);
+        return fits;
+    }
+
     bool holds(const Store& store, int64_t times) {
         for (const Expr& i : store.to.indices)
             if (mentions(i)) return false;
@@ -91,6 +125,7 @@ class Overwriting {
 
     int input_, output_;
     const SymbolValues& symbols_;
+    std::map<std::string, Range> ranges_;    // of loops around, as far as branches leave them
     std::vector<std::vector<Expr>> before_;  // where the input was read, until those elements are stored
 };
 

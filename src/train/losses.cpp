@@ -53,7 +53,8 @@ class CrossEntropy {
         Value* terms =
             b_.op("where", {b_.op("equal", {wanted, b_.scalar(0, t_)}), b_.scalar(0, t_), b_.mul(wanted, logs)});
         LossNodes made;
-        made.loss = b_.op("neg", {b_.div(sum_all(b_, terms), total)});
+        // Row by row first: what is summed is never stored.
+        made.loss = b_.op("neg", {b_.div(sum_all(b_, b_.reduce("reduce_sum", terms, {axis_})), total)});
         made.gradient = b_.div(b_.sub(b_.mul(b_.div(exps, sums), mass), wanted), total);
         return made;
     }

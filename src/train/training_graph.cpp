@@ -113,8 +113,8 @@ std::optional<DType> narrow_type(const TrainingOptions& options) {
 class StepBuilder {
   public:
     StepBuilder(const Graph& model, const TrainingOptions& options, StepKind kind,
-                const std::vector<TrainedTensor>& all)
-        : options_(options), kind_(kind), all_(all), b_(copy_of(model)), inputs_(all.size()) {
+                const std::vector<TrainedTensor>& all, const std::function<Status(Graph&)>& recognise)
+        : options_(options), kind_(kind), all_(all), recognise_(recognise), b_(copy_of(model)), inputs_(all.size()) {
         step_.places.resize(all.size());
     }
 
@@ -126,10 +126,13 @@ class StepBuilder {
         if (kind_ == StepKind::Evaluate) {
             TRY(normalize_by_statistics(graph()));
         } else {
+            // Rewriting takes dropout for what it is in inference: nothing.
+            const auto& nodes = graph().nodes();
+            if (std::none_of(nodes.begin(), nodes.end(), [](const auto& n) { return n->op().name == "dropout"; }))
+                TRY(recognise_(graph()));
             if (const auto narrow = narrow_type(options_))
                 TRY(narrow_values(graph(), *narrow, {inputs_.begin(), inputs_.end()}));
             if (options_.training_mode) TRY(follow_training_mode());
-            TRY(scale_operands_of_attention(graph()));
             TRY(write_out_for_gradients(graph(), {inputs_.begin(), inputs_.begin() + std::ptrdiff_t(parameters_)}));
         }
         Value* output = graph().outputs()[TRY(loss_output(graph(), options_.loss))];
@@ -364,6 +367,7 @@ class StepBuilder {
     const TrainingOptions& options_;
     const StepKind kind_;
     const std::vector<TrainedTensor>& all_;
+    const std::function<Status(Graph&)>& recognise_;
     StepGraph step_;
     Builder b_;
     std::vector<Value*> inputs_;        // by tensor; null: not an input yet
@@ -433,13 +437,14 @@ Status check_options(const TrainingOptions& o) {
 
 std::string gradient_sum(const std::string& parameter) { return parameter + ".gradient_sum"; }
 
-Result<TrainingPlan> plan_training(const Graph& model, const TrainingOptions& options, bool shares_memory) {
+Result<TrainingPlan> plan_training(const Graph& model, const TrainingOptions& options, bool shares_memory,
+                                   const std::function<Status(Graph&)>& recognise) {
     TRY(check_options(options));
     std::vector<std::string> names = TRY(candidates(model, options));
     TrainingPlan plan;
     for (;;) {
         plan.tensors = TRY(tensors_of(model, options, names, shares_memory));
-        StepBuilder whole(model, options, StepKind::Whole, plan.tensors);
+        StepBuilder whole(model, options, StepKind::Whole, plan.tensors, recognise);
         TRY(whole.differentiate_loss(names.size()));
         std::vector<std::string> reached;
         for (size_t i = 0; i < names.size(); ++i)
@@ -465,7 +470,7 @@ Result<TrainingPlan> plan_training(const Graph& model, const TrainingOptions& op
     for (auto [kind, into] :
          {std::pair{StepKind::Accumulate, &plan.accumulate}, {StepKind::Evaluate, &plan.evaluate}}) {
         if (kind == StepKind::Accumulate && options.accumulate == 1) continue;
-        StepBuilder build(model, options, kind, plan.tensors);
+        StepBuilder build(model, options, kind, plan.tensors, recognise);
         TRY(build.differentiate_loss(names.size()));
         *into = TRY(build.finish());
     }

@@ -49,8 +49,10 @@ struct TrainingPlan {
 
 // E0501 where nothing is to be trained, a pattern names nothing or a parameter gets no gradient; E0202 where an op on
 // the way has no derivative.
-// `shares_memory`: users may write to parameters between steps, so that no copies of them are kept.
-Result<TrainingPlan> plan_training(const Graph& model, const TrainingOptions& options, bool shares_memory);
+// `shares_memory`: users may write to parameters between steps, so that no copies of them are kept. `recognise` puts one
+// op in the place of several where that has a better gradient; parameters are inputs of the graph by then.
+Result<TrainingPlan> plan_training(const Graph& model, const TrainingOptions& options, bool shares_memory,
+                                   const std::function<Status(Graph&)>& recognise);
 
 // The model's graph with these tensors in place of its initializers.
 std::shared_ptr<Graph> with_tensors(const Graph& model, const std::vector<TrainedTensor>& tensors,

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kAttention = "attention", kBatchNormalization = "batch_normalization", kDropout = "dropout";
+constexpr std::string_view kBatchNormalization = "batch_normalization", kDropout = "dropout";
 
 std::vector<Node*> nodes_called(const Graph& graph, std::string_view op) {
     std::vector<Node*> found;
@@ -116,26 +116,6 @@ Result<bool> drop_by_counter(Graph& graph, const std::function<Value*()>& seed) 
     }
     graph.sort();
     return stream > 0;
-}
-
-Status scale_operands_of_attention(Graph& graph) {
-    Builder b(graph);
-    for (Node* node : nodes_called(graph, kAttention)) {
-        const OpView op = node->view();
-        const auto size = op.shape(0)[-1].as_int();
-        if (!has_rule(*node) || !size) continue;
-        AttrMap attrs = node->attrs();
-        const int64_t heads = op.rank(0) == 3 ? op.integer("q_num_heads") : 1;
-        const double scale = op.has_attr("scale") ? op.real("scale") : std::pow(double(*size / heads), -0.5);
-        std::vector<Value*> in = node->inputs();
-        for (size_t i : {0, 1}) in[i] = b.mul(in[i], b.scalar(std::sqrt(scale), op.dtype(0)));
-        attrs["scale"] = 1.0F;
-        Value* y = b.op(kAttention, in, attrs);
-        TRY(b.status());
-        replace_node(graph, *node, {y});
-    }
-    graph.sort();
-    return {};
 }
 
 Status write_out_batch_statistics(Graph& graph) {

@@ -24,9 +24,6 @@ Status normalize_by_statistics(Graph& graph);
 // that the backward pass computes it again. False where there is none; then `seed` is not asked for.
 Result<bool> drop_by_counter(Graph& graph, const std::function<Value*()>& seed);
 
-// The operands of attention carry its scale, so that the forward and the backward pass read the same products.
-Status scale_operands_of_attention(Graph& graph);
-
 // After differentiation: what a batch normalization and its gradient both compute of the batch is computed once.
 Status write_out_batch_statistics(Graph& graph);
 

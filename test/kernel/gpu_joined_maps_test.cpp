@@ -101,5 +101,46 @@ TEST(GpuJoinedMaps, WhatAnotherKernelReadsIsNotJoined) {
 })");
 }
 
+std::string kernel_text(const Program& program) {
+    std::string text;
+    for (const Kernel& k : program.kernels) text += to_string(k);
+    return text;
+}
+
+int kernel_steps(const Program& program) {
+    int count = 0;
+    for (const auto& step : program.steps) count += std::holds_alternative<KernelStep>(step);
+    return count;
+}
+
+// Small maps that nobody reads come last, in one launch; those of what is given come first.
+TEST(GpuJoinedMaps, SmallMapsShareALaunch) {
+    const Program last = expect_as_evaluated_on_gpu(
+        "graph g(x: f32[40,8], p: f32[24], q: f32[7], r: f32[3,5], rate: f32[]) {\n  %s = softmax(x, axis=-1)\n"
+        "  %a = mul(p, rate)\n  %b = add(q, rate)\n  %c = exp(r)\n  %d = mul(%c, rate)\n"
+        "  return %s, %a, %b, %d\n}\n");
+    EXPECT_EQ(kernel_steps(last), 2);
+    // Each may write in the place of what it reads, and of nothing else.
+    for (const auto& any : last.steps) {
+        const auto* step = std::get_if<KernelStep>(&any);
+        if (!step || std::count(step->args.begin(), step->args.end(), last.outputs[1]) == 0) continue;
+        auto slot = [&](int buffer) {
+            return size_t(std::find(step->args.begin(), step->args.end(), buffer) - step->args.begin());
+        };
+        const Kernel& kernel = last.kernels[size_t(step->kernel)];
+        EXPECT_TRUE(may_overwrite(kernel, slot(last.inputs[1]), slot(last.outputs[1]), {})) << to_string(kernel);
+        EXPECT_TRUE(may_overwrite(kernel, slot(last.inputs[2]), slot(last.outputs[2]), {})) << to_string(kernel);
+        EXPECT_FALSE(may_overwrite(kernel, slot(last.inputs[1]), slot(last.outputs[2]), {})) << to_string(kernel);
+    }
+    const Program first = expect_as_evaluated_on_gpu(
+        "graph g(x: f32[128,64], p: f32[64], q: f32[128,1]) {\n  %k = exp(p)\n  %l = exp(q)\n"
+        "  %a = add(x, %k)\n  %b = softmax(%a, axis=-1)\n  return mul(%b, %l), %k, %l\n}\n");
+    EXPECT_THAT(kernel_text(first), testing::HasSubstr("kernel exp_exp("));
+    // What one writes in the place of its own input, no other reads.
+    const Program shared =
+        expect_as_evaluated_on_gpu("graph g(p: f32[24], q: f32[24]) {\n  return mul(p, q), add(q, 1.0), exp(p)\n}\n");
+    EXPECT_GE(kernel_steps(shared), 2);
+}
+
 }  // namespace
 }  // namespace tessera::test::gpu_joined_maps_test

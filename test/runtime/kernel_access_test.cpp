@@ -60,7 +60,23 @@ TEST(KernelAccess, NotWhereAnElementIsStoredTwice) {
 
 TEST(KernelAccess, NotWhereAStoreIsGuarded) {
     auto guarded = [](const Expr& i) { return if_then(lt(i, 6), store(1, {i}, x_at({i}))); };
-    EXPECT_FALSE(may_overwrite(map_kernel(8, guarded, {6}), 0, 1, {}));
+    EXPECT_FALSE(may_overwrite(map_kernel(8, guarded, {8}), 0, 1, {}));
+    auto by_data = [](const Expr& i) {
+        return if_then(lt(x_at({i}), constant(6, DType::f32)), store(1, {i}, x_at({i})));
+    };
+    EXPECT_FALSE(may_overwrite(map_kernel(8, by_data, {8}), 0, 1, {}));
+}
+
+TEST(KernelAccess, WhereBranchesDivideTheIterations) {
+    auto divided = [](int64_t first, int64_t second) {
+        return [=](const Expr& i) {
+            return if_then(lt(i, first), store(1, {i}, x_at({i})), store(1, {i - second}, x_at({i - second})));
+        };
+    };
+    auto guarded = [](const Expr& i) { return if_then(lt(i, 6), store(1, {i}, x_at({i}))); };
+    EXPECT_TRUE(may_overwrite(map_kernel(8, guarded, {6}), 0, 1, {}));
+    EXPECT_TRUE(may_overwrite(map_kernel(8, divided(6, 0), {8}), 0, 1, {}));
+    EXPECT_FALSE(may_overwrite(map_kernel(8, divided(6, 2), {6}), 0, 1, {}));  // some are stored twice
 }
 
 TEST(KernelAccess, NotWhereTheInputIsAlsoReadElsewhere) {

@@ -122,7 +122,7 @@ TEST(LaunchOrder, WaitsOnlyForTheNearest) {
     ASSERT_EQ(p.before.size(), 3u);
     EXPECT_EQ(p.before, (std::vector<std::vector<size_t>>{{}, {0}, {1}}));
     EXPECT_EQ(last_steps(p.plan, p.before), (std::vector<size_t>{2}));
-    const Planned apart("graph main(x: f32[5]) {\n  return exp(x), neg(x)\n}");
+    const Planned apart("graph main(x: f32[5], y: f32[5]) {\n  return exp(x), neg(y)\n}");
     EXPECT_EQ(apart.before, (std::vector<std::vector<size_t>>{{}, {}}));
     EXPECT_EQ(last_steps(apart.plan, apart.before), (std::vector<size_t>{0, 1}));
 }

@@ -31,7 +31,8 @@ Value* repeat_heads(Builder& b, Value* x, const Dim& heads, int64_t times, int64
 
 namespace {
 
-enum AttentionInput : size_t { kQuery, kKey, kValue, kMask, kPastKey, kPastValue, kNonpad };
+// The last two are those of its gradient.
+enum AttentionInput : size_t { kQuery, kKey, kValue, kMask, kPastKey, kPastValue, kNonpad, kResult, kArrived };
 
 // Sizes with the heads unpacked: [batch, heads, sequence, head size].
 Result<Shape> unpacked(const OpView& op, size_t input, const char* heads_attr) {
@@ -246,25 +247,23 @@ bool is_plain_attention(const OpView& op) {
     return op.shape(kQuery)[-1].as_int() && op.shape(kValue)[-1].as_int();
 }
 
-// The weights are computed again from queries and keys, in the type of the queries: no tensor of the scores' size
-// outlives the forward pass. The sum over keys that softmax subtracts is one over the result instead, since the result
-// is the weights times the values (FlashAttention-2).
-Gradients back_through_attention(const Backward& r) {
-    Builder& b = r.b;
-    const OpView op = r.node.view();
-    auto made = weigh(op, r.in, b);
-    if (!made) return b.fail(made.error()), Gradients(r.in.size());
-    const Weighing& w = *made;
+// The gradients of all inputs from the result and what arrives there. The weights are computed again from queries and
+// keys, in the type of the queries: no tensor of the scores' size outlives the forward pass. The sum over keys that
+// softmax subtracts is one over the result instead, since the result is the weights times the values
+// (FlashAttention-2).
+Result<Gradients> written_out_gradients(const OpView& op, const std::vector<Value*>& in, Value* out, Value* arrived,
+                                        Builder& b) {
+    const Weighing w = TRY(weigh(op, in, b));
     const DType t = op.dtype(kQuery), wide = t == DType::f64 ? DType::f64 : DType::f32;
     const bool packed = op.rank(kQuery) == 3;
     auto heads = [&](Value* v) { return packed ? unpack(b, v, op.integer("q_num_heads")) : v; };
     auto flipped = [&](Value* v) { return b.transpose(v, {0, 1, 3, 2}); };
-    Value *g = heads(r.g), *weights = b.cast(w.weights, t);
-    Value* along = b.reduce("reduce_sum", b.mul(b.cast(g, wide), b.cast(heads(r.out), wide)), {-1});
+    Value *g = heads(arrived), *weights = b.cast(w.weights, t);
+    Value* along = b.reduce("reduce_sum", b.mul(b.cast(g, wide), b.cast(heads(out), wide)), {-1});
     Value* to_weights = b.cast(b.matmul(g, b.cast(flipped(w.v), t)), wide);
     Value* to_scores = b.mul(b.cast(weights, wide), b.sub(to_weights, along));
     Value* narrow = b.cast(to_scores, t);
-    const bool scaled = w.k != w.present_key && (!op.has_attr("scale") || op.real("scale") != 1);
+    const bool scaled = !op.has_attr("scale") || op.real("scale") != 1;
     // To an operand that heads share, summed over them, and in the form that it came in.
     auto back_to = [&](Value* v, size_t input, int64_t group) {
         if (scaled && input != kValue) v = b.mul(v, w.root);
@@ -275,11 +274,27 @@ Gradients back_through_attention(const Backward& r) {
         }
         return b.cast(packed ? pack(b, v) : v, op.dtype(input));
     };
-    Gradients back(r.in.size());
+    Gradients back(in.size());
     back[kQuery] = back_to(b.matmul(narrow, w.k), kQuery, 1);
     back[kKey] = back_to(b.matmul(flipped(narrow), w.q), kKey, w.sizes.group);
     back[kValue] = back_to(b.matmul(flipped(weights), g), kValue, w.sizes.group);
-    if (op.has(kMask) && r.wants(kMask)) back[kMask] = b.cast(to_scores, op.dtype(kMask));
+    if (op.has(kMask)) back[kMask] = b.cast(to_scores, op.dtype(kMask));
+    return back;
+}
+
+Gradients back_through_attention(const Backward& r) {
+    const OpView op = r.node.view();
+    if (op.has(kMask) && r.wants(kMask)) {
+        auto made = written_out_gradients(op, r.in, r.out, r.g, r.b);
+        if (!made.ok()) return r.b.fail(made.error()), Gradients(r.in.size());
+        return *made;
+    }
+    std::vector<Value*> in = r.in;
+    in.resize(kResult);
+    in.push_back(r.out);
+    in.push_back(r.b.cast(r.g, op.dtype(kQuery)));
+    Gradients back = r.b.ops("attention_gradient", in, r.node.attrs(), 3);
+    back.resize(r.in.size());
     return back;
 }
 
@@ -293,13 +308,21 @@ OnnxChange input_added(int opset, size_t input, std::string name) {
             }};
 }
 
+const std::vector<AttrDef> kAttentionAttrs = {int_attr("is_causal", 0),
+                                              int_attr("kv_num_heads"),
+                                              int_attr("left_window_size", -1),
+                                              int_attr("q_num_heads"),
+                                              int_attr("qk_matmul_output_mode", 0),
+                                              int_attr("right_window_size", -1),
+                                              float_attr("scale"),
+                                              float_attr("softcap", 0),
+                                              int_attr("softmax_precision")};
+
 const OpDef kAttention{
     .name = "attention",
     .inputs = {"q: T", "k: T", "v: U", "attn_mask?: M", "past_key?: T", "past_value?: U", "nonpad_kv_seqlen?: i64"},
     .outputs = {"y: T", "present_key?: T", "present_value?: U", "qk_matmul_output?: T"},
-    .attrs = {int_attr("is_causal", 0), int_attr("kv_num_heads"), int_attr("left_window_size", -1),
-              int_attr("q_num_heads"), int_attr("qk_matmul_output_mode", 0), int_attr("right_window_size", -1),
-              float_attr("scale"), float_attr("softcap", 0), int_attr("softmax_precision")},
+    .attrs = kAttentionAttrs,
     .types = {{"T", kWideFloats}, {"U", kWideFloats}, {"M", kBodyTypes}},
     .onnx = {"Attention",
              {input_added(24, kNonpad, "nonpad_kv_seqlen"), attr_added(25, "left_window_size", Attr(int64_t{-1})),
@@ -308,6 +331,32 @@ const OpDef kAttention{
     .expand = expand_attention,
     .gradient = back_through_attention,
     .gradient_applies = is_plain_attention,
+};
+
+// Of attention without a past, with the attributes that it has: a GPU runs it as tile programs (attention_tiles.h).
+const OpDef kAttentionGradient{
+    .name = "attention_gradient",
+    .inputs = {"q: T", "k: T", "v: U", "attn_mask?: M", "past_key?: T", "past_value?: U", "nonpad_kv_seqlen?: i64",
+               "y: T", "g: T"},
+    .outputs = {"dq: T", "dk: T", "dv: U"},
+    .attrs = kAttentionAttrs,
+    .types = {{"T", kWideFloats}, {"U", kWideFloats}, {"M", kBodyTypes}},
+    .infer = [](const OpView& op) -> Result<Types> {
+        const Types made = TRY(infer_attention(op));
+        for (size_t i : {kPastKey, kPastValue, kNonpad})
+            if (op.has(i)) return op.error(Code::E0207, "{} cannot be given", op.def().inputs[i].name);
+        for (size_t i : {kResult, kArrived})
+            if (op.shape(i).rank() != op.rank(kQuery))
+                return op.shape_error("{} is {}, and must be as attention gives it: {}", op.def().inputs[i].name,
+                                      op.shape(i), made[0].tensor().shape);
+        return Types{op.type(kQuery), op.type(kKey), op.type(kValue)};
+    },
+    .expand = [](const OpView& op, const std::vector<Value*>& in, Builder& b) -> Result<std::vector<Value*>> {
+        const std::vector<Value*> given(in.begin(), in.begin() + kResult);
+        Gradients back = TRY(written_out_gradients(op, given, in[kResult], in[kArrived], b));
+        back.resize(op.output_count());
+        return b.finish(back);
+    },
 };
 
 const OpDef kRotaryEmbedding{
@@ -482,7 +531,7 @@ const OpDef kLinearAttention{
 }  // namespace
 
 std::vector<OpDef> attention_ops() {
-    return {kAttention, kRotaryEmbedding, kLinearAttention,
+    return {kAttention, kAttentionGradient, kRotaryEmbedding, kLinearAttention,
             without_gradient(flex_attention_op(), "the graphs in it change scores, and are not followed")};
 }
 

@@ -11,6 +11,7 @@ std::vector<OpDef> activation_ops();
 std::vector<OpDef> arg_reduce_ops();
 std::vector<OpDef> arithmetic_ops();
 std::vector<OpDef> attention_ops();
+std::vector<OpDef> attention_tile_ops();
 std::vector<OpDef> cast_ops();
 std::vector<OpDef> compare_ops();
 std::vector<OpDef> constant_ops();

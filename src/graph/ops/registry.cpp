@@ -32,6 +32,7 @@ struct Registry {
                  arg_reduce_ops,
                  arithmetic_ops,
                  attention_ops,
+                 attention_tile_ops,
                  block_product_ops,
                  byte_table_ops,
                  cast_ops,

@@ -3,7 +3,7 @@
 #include <charconv>
 
 #include "graph/copy_nodes.h"
-#include "graph/evaluate/tiles/run_tiles.h"
+#include "graph/evaluate/tiles/run_call.h"
 #include "graph/ops/common.h"
 #include "graph/ops/families.h"
 #include "graph/tile_call.h"
@@ -12,7 +12,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostInstances = INT32_MAX;  // where that is known
 constexpr int64_t kMostTileBytes = 64 << 20;   // of all tiles of one instance
 
 using As = TileCall::Argument::As;
@@ -233,42 +232,8 @@ class CallReader {
 
 Result<TileCall> read_call(const OpView& op) { return CallReader(op).read(); }
 
-Result<std::vector<Datum>> evaluate_kernel(const OpView& op, EvalContext& ctx) {
-    const TileCall call = TRY(read_call(op));
-    std::vector<Tensor> outputs, arguments;
-    for (size_t o = 0; o < call.initial.size(); ++o) {
-        const TensorType type = TRY(output_types(op))[o];
-        Sizes sizes;
-        for (const Dim& d : type.shape) {
-            if (!d.as_int()) return op.error(Code::E0108, "a size of output {} is too large", o);
-            sizes.push_back(*d.as_int());
-        }
-        outputs.push_back(TRY(Tensor::zeros(type.dtype, sizes)));
-        if (call.initial[o] < 0 || outputs.back().elements() == 0) continue;
-        const Tensor& from = ctx.tensor(static_cast<size_t>(call.initial[o]));
-        std::memcpy(outputs.back().mutable_data(), from.data(), static_cast<size_t>(from.bytes()));
-    }
-    for (size_t a = 0; a < call.arguments.size(); ++a) {
-        const TileCall::Argument& argument = call.arguments[a];
-        if (argument.as == As::Input) arguments.push_back(ctx.tensor(argument.index));
-        if (argument.as == As::Output) arguments.push_back(outputs[argument.index]);
-        if (argument.as != As::Size) continue;
-        const auto value = argument.size.as_int();
-        if (!value) return op.error(Code::E0108, "an argument is too large");
-        const tile::ProgramData& program = call.program.data();
-        const tile::Type& type = program.types[static_cast<size_t>(program.parameters[a].value)];
-        Tensor number = TRY(Tensor::zeros(type.dtype, {}));
-        number.set_int(0, int_const(*value, type.dtype).node().integer);
-        arguments.push_back(std::move(number));
-    }
-    std::array<int64_t, 3> grid{};
-    for (size_t axis = 0; axis < 3; ++axis) {
-        const auto count = call.grid[axis].as_int();
-        if (!count || *count > kMostInstances) return op.error(Code::E0108, "the grid is too large");
-        grid[axis] = *count;
-    }
-    TRY(run_tiles(call.program.data(), std::move(arguments), grid, ctx));
-    return std::vector<Datum>(outputs.begin(), outputs.end());
+Result<std::vector<Datum>> evaluate_kernel(const OpView& op, EvalContext& context) {
+    return run_call(op, TRY(read_call(op)), context);
 }
 
 // The graph that the model gives for it: of the inputs, the first output and its gradient, the inputs' gradients.

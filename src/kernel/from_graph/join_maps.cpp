@@ -1,10 +1,14 @@
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "kernel/from_graph/fuse_groups.h"
 
 namespace tessera {
 namespace {
+
+constexpr int64_t kFewElements = 1 << 16;  // of a map that takes no longer than its launch
+constexpr size_t kMostTogether = 16;       // of such groups
 
 class MapJoining {
   public:
@@ -19,9 +23,84 @@ class MapJoining {
     void run() {
         for (int n = acc_.count() - 1; n >= 0; --n)
             if (is_candidate(n)) join(n);
+        join_small([&](int group) { return ends_there(group); });
+        join_small([&](int group) { return begins_there(group); });
     }
 
   private:
+    // Groups of small maps that wait for each other in no order, some in each launch.
+    void join_small(const std::function<bool(int)>& chosen) {
+        std::vector<int> open;
+        std::set<int> tensors;  // that they read: what one writes in the place of its own, no other may read
+        for (int group = 0; group < int(fusion_.groups.size()); ++group) {
+            if (!is_small(group) || !chosen(group)) continue;
+            CodeSize code = fusion_.code[size_t(group)];
+            for (int g : open) code += fusion_.code[size_t(g)];
+            std::set<int> own;
+            for (int m : fusion_.groups[size_t(group)]) add_tensors(m, own);
+            const bool shared = std::any_of(own.begin(), own.end(), [&](int n) { return tensors.contains(n); });
+            if (open.size() == kMostTogether || !code.fits() || shared) {
+                put_together(open);
+                open.clear();
+                tensors.clear();
+            }
+            open.push_back(group);
+            tensors.merge(own);
+        }
+        put_together(open);
+    }
+    // What is read of several elements.
+    void add_tensors(int n, std::set<int>& to) const {
+        for (const Reading& a : acc_.reads(n)) {
+            if (inlined(a.source))
+                add_tensors(a.source, to);
+            else if (!Shape(acc_.def(a.source).shape).elements().is_int(1))
+                to.insert(a.source);
+        }
+    }
+
+    bool is_small(int group) const {
+        const std::vector<int>& members = fusion_.groups[size_t(group)];
+        return !members.empty() && std::all_of(members.begin(), members.end(), [&](int m) {
+            const auto elements = Shape(acc_.def(m).shape).elements().as_int();
+            return elements && *elements > 1 && *elements <= kFewElements && is_candidate(m) && !elsewhere_.contains(m);
+        });
+    }
+    // Whether nobody else reads it: it may come last.
+    bool ends_there(int group) const {
+        std::set<int> groups{group};
+        for (int m : fusion_.groups[size_t(group)]) reading_groups(m, groups);
+        return groups.size() == 1;
+    }
+    // Whether it reads nothing but what the caller gives: it may come first.
+    bool begins_there(int group) const {
+        const std::vector<int>& members = fusion_.groups[size_t(group)];
+        const std::function<bool(int)> is_given = [&](int n) {
+            const Definition& d = acc_.def(n);
+            if (d.kind == Definition::Kind::Given) return d.node == nullptr;
+            if (std::find(members.begin(), members.end(), n) == members.end() && !inlined(n)) return false;
+            return std::all_of(acc_.reads(n).begin(), acc_.reads(n).end(),
+                               [&](const Reading& a) { return is_given(a.source); });
+        };
+        return std::all_of(members.begin(), members.end(), is_given);
+    }
+
+    void put_together(const std::vector<int>& groups) {
+        if (groups.size() < 2) return;
+        const int to = groups[0];
+        for (size_t i = 1; i < groups.size(); ++i) {
+            std::vector<int>&members = fusion_.groups[size_t(to)], &own = fusion_.groups[size_t(groups[i])];
+            fusion_.code[size_t(to)] += fusion_.code[size_t(groups[i])];
+            for (int m : own) fusion_.group_of[size_t(m)] = to;
+            members.insert(members.end(), own.begin(), own.end());
+            own.clear();
+        }
+        std::vector<int>& members = fusion_.groups[size_t(to)];
+        std::sort(members.begin(), members.end());
+        fusion_.choose(fmt::format("compute {} along with other small maps", acc_.name(members[0])),
+                       yes("{} launches become one", groups.size()));
+    }
+
     // A map that is all of its group, or a part of a group of such maps.
     bool is_candidate(int n) const {
         const int group = fusion_.group_of[size_t(n)];

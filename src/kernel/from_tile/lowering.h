@@ -67,6 +67,7 @@ class TileLowering {
     std::vector<int> sources_in_memory(int value) const;  // that its elements are computed from
     bool is_costly(int value) const;
     void materialise(int value, bool in_place = true);
+    int64_t known_multiple(int value);
     void define_buffer(int value, int slot);
     int place_for(int value, bool in_place);
     // Who still has to read a buffer does so before it is written.

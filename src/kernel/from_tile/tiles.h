@@ -17,6 +17,7 @@ struct LoweredTile {
     std::function<Expr(const TileIndices&)> at;
     int base = -1;
     int buffer = -1;           // it lies there, element by element
+    int64_t multiple = 1;      // and is so many times what lies there
     bool costly = false;       // better computed once
     std::set<int> reads = {};  // buffers that computing an element loads from
 };

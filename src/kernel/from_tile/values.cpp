@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernel/from_tile/lowering.h"
+#include "kernel/ir/multiples.h"
 #include "kernel/ir/narrow_floats.h"
 
 namespace tessera::from_tile_detail {
@@ -15,6 +16,8 @@ using tile::Kind;
 // That one vector loop fills with elements of four bytes: enough to keep the pipes busy with what depends on each
 // other.
 int registers_of_lanes(const Machine& machine) { return machine.fma_pipes >= 4 ? 8 : 4; }
+
+constexpr int64_t kMostMultiple = 16;  // elements of a vector of bytes
 
 // Who reads elements more than once, or in another region.
 bool reads_again(const tile::Instruction& user, bool in_threads) {
@@ -123,6 +126,7 @@ Stmt TileLowering::each(const std::vector<int64_t>& shape, const std::function<S
 Expr TileLowering::element(int value, const TileIndices& indices) {
     const LoweredTile& t = tile(value);
     if (t.buffer >= 0 && is_stored_turned(value)) return at_buffer(t.buffer, {indices[1], indices[0]});
+    if (t.buffer >= 0 && t.multiple > 1) return at_buffer(t.buffer, indices) * int_const(t.multiple, type(value).dtype);
     if (t.buffer >= 0) return at_buffer(t.buffer, indices);
     std::optional<Memo>& memo = memo_[static_cast<size_t>(value)];
     if (memo && same_indices(memo->indices, indices)) return memo->value;
@@ -178,6 +182,7 @@ void TileLowering::define_buffer(int value, int slot) {
     LoweredTile& t = tile(value);
     t.type = type(value);
     t.buffer = slot;
+    t.multiple = 1;
     t.at = {};
     sources_[static_cast<size_t>(value)].clear();
     memo_[static_cast<size_t>(value)].reset();
@@ -214,8 +219,22 @@ int TileLowering::place_for(int value, bool in_place) {
     return local(dtype, of.shape);
 }
 
+// On a GPU, what a single integer is seen to be a multiple of: vectors at places that are made of it are aligned.
+int64_t TileLowering::known_multiple(int value) {
+    const tile::Type& of = type(value);
+    if (!warps_ || of.pointer || !of.shape.empty() || !is_int(of.dtype) || of.dtype == DType::boolean) return 1;
+    return std::gcd(kMostMultiple, divisor_of(element(value, {})));
+}
+
 void TileLowering::materialise(int value, bool in_place) {
     if (tile(value).buffer >= 0) return;
+    if (const int64_t multiple = known_multiple(value); multiple > 1) {
+        const int slot = local(type(value).dtype, {});
+        emit(store(slot, {}, element(value, {}) / int_const(multiple, type(value).dtype)));
+        define_buffer(value, slot);
+        tile(value).multiple = multiple;
+        return;
+    }
     const int slot = place_for(value, in_place);
     before_write(slot, value);
     copy_into(slot, value);

@@ -321,8 +321,7 @@ class WgmmaContraction : ContractionBuilder {
             if (in_tile) made.to = {0, in_row, bit(ExprKind::BitXor, x, t.group), t.pair * 2 + in};
             Stmt body = store(to, std::move(made.to), std::move(made.value));
             if (!even && !in_tile) body = if_then(lt(column + in, columns()), std::move(body));
-            body = loop_over(in, 2, in_tile || (parts_ > 1 && even) ? LoopKind::Vector : LoopKind::Unrolled,
-                             std::move(body));
+            body = loop_over(in, 2, in_tile || even ? LoopKind::Vector : LoopKind::Unrolled, std::move(body));
             if (!full && even && !in_tile) body = if_then(lt(column, columns()), std::move(body));
             body = loop_over(x, kPieces, LoopKind::Unrolled, std::move(body));
             if (!all_rows && !in_tile) body = if_then(lt(row, rows()), std::move(body));

@@ -1,6 +1,7 @@
 // What an integer expression is seen to be a multiple of.
 #pragma once
 
+#include <cstdlib>
 #include <numeric>
 
 #include "expr/expr.h"
@@ -11,6 +12,7 @@ namespace tessera {
 inline int64_t divisor_of(const Expr& e) {
     if (const auto known = e.as_int()) return *known < 0 ? -*known : *known;
     constexpr int64_t kMost = 4096;  // that anybody asks for
+    if (e.is(ExprKind::Const) && is_int(e.dtype())) return std::abs(e.node().integer);
     int64_t made = e.is(ExprKind::Mul) ? 1 : 0;
     switch (e.kind()) {
         case ExprKind::Mul:

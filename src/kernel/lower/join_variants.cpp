@@ -120,4 +120,15 @@ Lowered join_variants(std::vector<Variant> variants, Lowered otherwise) {
     return joined;
 }
 
+Lowered one_after_other(const Lowered& first, const Lowered& then) {
+    const Expr always = int_const(1, DType::boolean);
+    Joining joining(first);
+    for (const Lowered* part : {&first, &then}) joining.add_scratch(*part, always);
+    joining.add_body(first, always, 0);
+    joining.add_body(then, always, 1);
+    Lowered joined = joining.take();
+    check_verified(joined.kernel, "one_after_other");
+    return joined;
+}
+
 }  // namespace tessera

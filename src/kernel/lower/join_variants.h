@@ -14,6 +14,10 @@ struct Variant {
 // prepare the same.
 Lowered join_variants(std::vector<Variant> variants, Lowered otherwise);
 
+// A kernel that does first what one does and then what the other does. They have the same parameters, apart from
+// scratch, and prepare nothing.
+Lowered one_after_other(const Lowered& first, const Lowered& then);
+
 // Whether both prepare the same weights in the same way.
 bool prepare_alike(const Lowered& a, const Lowered& b);
 

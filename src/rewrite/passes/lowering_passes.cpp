@@ -14,11 +14,15 @@ std::vector<Pass> lowering_passes(const Machine& machine, bool fuse, int64_t unr
     const std::vector<Phase> written_out = {Phase::WriteOut}, once = {Phase::Tidy};
     auto unroll = [unrolled](Graph& graph, PassContext& context) { return unroll_scans(graph, unrolled, context); };
     auto bits = [machine](Graph& graph, PassContext& context) { return keep_bits(graph, machine, context); };
+    auto tiled = [machine](Graph& graph, PassContext& context) { return tile_attention(graph, machine, context); };
     std::vector<Pass> table = {
         {"keep_bits", "keeps 4-bit weights of products in 4 bits", bits, written_out},
         {"expand_composites", "expands ops without a body", expand_composites, written_out},
         {"unroll_scans", "unrolls scans over a few steps", unroll, written_out},
     };
+    if (machine.blocks)
+        table.insert(table.begin(),
+                     {"tile_attention", "writes gradients of attention as tile programs", tiled, written_out});
     if (!fuse) return table;
     if (!machine.blocks)
         table.push_back({"tabulate_bytes", "replaces functions of one byte by lookup tables", tabulate_bytes, once});

@@ -18,6 +18,9 @@ std::vector<Pass> lowering_passes(const Machine& machine, bool fuse = true, int6
 // folded. What cannot be written out is left: strings, control flow, sizes that depend on the data.
 Result<Changed> expand_composites(Graph& graph, PassContext& context);
 
+// Gradients of attention over operands of 16 bits become two tile programs, on machines that multiply tiles of those.
+Result<Changed> tile_attention(Graph& graph, const Machine& machine, PassContext& context);
+
 // A scan over a known number of steps, `most` of them at most, becomes its steps, one after the other.
 Result<Changed> unroll_scans(Graph& graph, int64_t most, PassContext& context);
 

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "rewrite/rules/apply_rules.h"
 
@@ -127,6 +128,15 @@ Result<PipelineReport> optimize(Graph& graph, const PipelineOptions& options) {
     }
     report.settled &= done.at_rest;
     return std::move(report);
+}
+
+Status recognise_ops(Graph& graph) {
+    const std::set<std::string> wanted{"canonicalise", "drop_unused", "patterns"};
+    std::vector<Pass> passes = pass_table();
+    std::erase_if(passes, [&](const Pass& p) { return !wanted.contains(p.name); });
+    PassContext context;
+    const PassWatch watch;
+    return Pipeline(graph, std::move(passes), context, watch).run_phase(Phase::Rewrite);
 }
 
 }  // namespace tessera

@@ -30,4 +30,7 @@ struct PipelineReport {
 
 Result<PipelineReport> optimize(Graph& graph, const PipelineOptions& options = {});
 
+// Only what puts one op that people know by name in the place of several; as in inference, without dropout.
+Status recognise_ops(Graph& graph);
+
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include "kernel/gpu/contraction_kernel.h"
 #include "kernel/gpu/gpu_kinds.h"
 #include "kernel/gpu/keep_wide.h"
+#include "kernel/gpu/memory_bound/column_parts_kernel.h"
 #include "kernel/gpu/memory_bound/element_map_kernel.h"
 #include "kernel/gpu/memory_bound/im2col_kernel.h"
 #include "kernel/gpu/memory_bound/joined_maps_kernel.h"
@@ -95,15 +96,16 @@ Result<Lowered> lower_for_gpu(const Compute& compute, const ScheduleOptions& opt
         if (traces) *traces += fmt::format("// {}: tiles that blocks share, no schedule\n", compute.name);
         return std::move(**tiled);
     }
-    const std::pair<const char*, std::function<std::optional<Lowered>()>> others[] = {
+    using Made = Result<std::optional<Lowered>>;
+    const std::pair<const char*, std::function<Made()>> others[] = {
         {"maps in one loop", [&] { return joined_maps_kernel(compute); }},
+        {"columns in parts", [&] { return column_parts_kernel(compute, options, lower_map); }},
         {"windows over an image in shared memory", [&] { return window_kernel(compute, options); }},
         {"rows in registers", [&] { return row_reduction_kernel(compute, options); }},
         {"windows as rows of a matrix", [&] { return im2col_kernel(compute, options.machine); }},
         {"several elements a thread", [&] { return element_map_kernel(in_vectors(compute), options.machine); }}};
     for (const auto& [what, make] : others) {
-        auto made = matrix ? Result(std::optional<Lowered>())
-                           : attempt(what, [&]() -> Result<std::optional<Lowered>> { return make(); });
+        auto made = matrix ? Result(std::optional<Lowered>()) : attempt(what, make);
         if (!made.ok())
             choices.push_back({fmt::format("{} for {}", what, compute.name), no("{}", made.error().message())});
         if (!made.ok() || !*made) continue;

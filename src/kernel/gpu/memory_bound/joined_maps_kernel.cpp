@@ -48,10 +48,9 @@ bool are_maps_of_own_elements(const Compute& compute) {
     return true;
 }
 
-}  // namespace
-
-std::optional<Lowered> joined_maps_kernel(const Compute& compute) {
-    if (compute.stages.size() < 2 || !are_maps_of_own_elements(compute)) return {};
+// All stages in one loop over vectors of neighbours, whose names end in a number.
+std::optional<Kernel> in_one_loop(const Compute& compute, size_t number) {
+    if (!are_maps_of_own_elements(compute)) return {};
     const std::vector<ReduceAxis>& axes = compute.stages[0].axes;
     const auto total = elements_of(axes).as_int();
     if (!total || *total < 1) return {};
@@ -66,7 +65,8 @@ std::optional<Lowered> joined_maps_kernel(const Compute& compute) {
     kernel.symbols = compute.symbols;
     kernel.buffers.assign(compute.buffers.begin(), compute.buffers.begin() + std::ptrdiff_t(compute.params));
     kernel.params = compute.params;
-    const Expr vectors = *total / lanes, vector = loop_var("vector", vectors), lane = loop_var("lane", lanes);
+    const Expr vectors = *total / lanes, vector = loop_var(fmt::format("vector{}", number), vectors);
+    const Expr lane = loop_var(fmt::format("lane{}", number), lanes);
     const Expr place = lanes == 1 ? vector : vector * lanes + lane;
     const auto along = [&](const std::vector<Expr>& at) {
         return std::any_of(at.begin(), at.end(), [&](const Expr& e) {
@@ -93,8 +93,63 @@ std::optional<Lowered> joined_maps_kernel(const Compute& compute) {
     Stmt body = seq(std::move(stores));
     if (lanes > 1) body = loop_over(lane, lanes, LoopKind::Vector, std::move(body));
     kernel.body = loop_over(vector, vectors, LoopKind::Parallel, std::move(body));
+    return kernel;
+}
+
+// The stages of which one reads what another makes, together.
+std::vector<Compute> connected(const Compute& compute) {
+    std::vector<Compute> all;
+    for (const Stage& stage : compute.stages) {
+        Compute own = compute;
+        own.stages.clear();
+        const std::vector<Expr> loads = loads_of(stage);
+        auto reads = [&](const Compute& other) {
+            return std::any_of(other.stages.begin(), other.stages.end(), [&](const Stage& s) {
+                return std::any_of(loads.begin(), loads.end(),
+                                   [&](const Expr& l) { return l.node().slot == s.buffer; });
+            });
+        };
+        for (Compute& other : all)
+            if (reads(other)) own.stages.insert(own.stages.end(), other.stages.begin(), other.stages.end());
+        std::erase_if(all, reads);
+        own.stages.push_back(stage);
+        all.push_back(std::move(own));
+    }
+    return all;
+}
+
+// The loops of several kernels as one, a range of it for each.
+Kernel side_by_side(const Compute& compute, const std::vector<Kernel>& parts) {
+    Kernel kernel = parts[0];
+    int64_t end = 0;
+    for (const Kernel& k : parts) end += *k.body->as<For>()->extent.as_int();
+    const Expr var = loop_var("vector", end), all = end;
+    Stmt body;
+    for (size_t i = parts.size(); i-- > 0;) {
+        const For& loop = *parts[i].body->as<For>();
+        end -= *loop.extent.as_int();
+        Stmt own = substitute(loop.body, {{loop.var.node().name, var - end}});
+        const bool last = i + 1 == parts.size();
+        body = last ? own : if_then(lt(var, end + *loop.extent.as_int()), std::move(own), std::move(body));
+        for (size_t b = 0; b < kernel.buffers.size(); ++b)
+            if (!(parts[i].buffers[b].shape == compute.buffers[b].shape)) kernel.buffers[b] = parts[i].buffers[b];
+    }
+    kernel.body = loop_over(var, all, LoopKind::Parallel, std::move(body));
+    return kernel;
+}
+
+}  // namespace
+
+std::optional<Lowered> joined_maps_kernel(const Compute& compute) {
+    if (compute.stages.size() < 2) return {};
+    std::vector<Kernel> parts;
+    for (const Compute& part : connected(compute)) {
+        auto kernel = in_one_loop(part, parts.size());
+        if (!kernel) return {};
+        parts.push_back(std::move(*kernel));
+    }
     Lowered lowered;
-    lowered.kernel = std::move(kernel);
+    lowered.kernel = parts.size() == 1 ? std::move(parts[0]) : side_by_side(compute, parts);
     return verify(lowered.kernel).ok() ? std::optional(std::move(lowered)) : std::nullopt;
 }
 

@@ -1,5 +1,6 @@
 // Several maps of the same elements, such as an optimizer's updates, in one loop: a thread computes all results of a
-// few neighbours. What a result is made of is read before the results that may lie in its place are written.
+// few neighbours. What a result is made of is read before the results that may lie in its place are written. Maps that
+// read nothing of each other, as the updates of several parameters, have threads of their own in one launch.
 #pragma once
 
 #include "kernel/schedule/schedule.h"

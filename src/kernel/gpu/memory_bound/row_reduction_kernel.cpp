@@ -328,7 +328,7 @@ class RowKernel {
 
 }  // namespace
 
-std::optional<Lowered> row_reduction_kernel(const Compute& compute, const ScheduleOptions& options) {
+std::optional<Lowered> row_reduction_kernel(const Compute& compute, const ScheduleOptions& options, bool few) {
     Compute wide = compute;
     if (!options.strict) keep_wide(wide);
     Schedule s(std::move(wide));
@@ -340,7 +340,7 @@ std::optional<Lowered> row_reduction_kernel(const Compute& compute, const Schedu
         found = find_rows(s.compute());
     }
     if (!found.ok) return {};
-    const bool across = lie_across(s, found);
+    const bool across = lie_across(s, found, few);
     if (!across && !are_worth_threads(s, found)) return {};
     const size_t rows = found.rows.size();
     const Expr count = elements_of(found.rows), length = elements_of(found.along);

@@ -27,7 +27,7 @@ RowThreads choose_row_threads(const Machine& machine, const Expr& rows, const Ex
 RowThreads choose_column_threads(const Machine& machine, const Expr& rows, const Expr& length, int64_t bytes,
                                  double words);
 
-// Empty where the stages are not of one row each, or rows are too short.
-std::optional<Lowered> row_reduction_kernel(const Compute& compute, const ScheduleOptions& options);
+// Empty where the stages are not of one row each, or rows are too short. `few`: rows that lie across memory may be few.
+std::optional<Lowered> row_reduction_kernel(const Compute& compute, const ScheduleOptions& options, bool few = false);
 
 }  // namespace tessera

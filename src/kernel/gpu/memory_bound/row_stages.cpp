@@ -43,8 +43,10 @@ bool overlaps(const Stage& stage) {
                     if (!depends_on(index, row.var) || !depends_on(index, along.var)) continue;
                     const auto step = step_of(index, row.var), within = step_of(index, along.var);
                     const auto every = step ? step->as_int() : std::nullopt, extent = along.extent.as_int();
-                    const auto further = within ? within->as_int() : std::nullopt;
-                    if (every && extent && further && *every < *extent * *further) return true;
+                    const auto further = within ? within->as_int() : std::nullopt, rows = row.extent.as_int();
+                    if (!every || !extent || !further) continue;
+                    const bool side_by_side = rows && *every * *rows <= *further;  // all of them between two elements
+                    if (!side_by_side && *every < *extent * *further) return true;
                 }
     return false;
 }
@@ -297,10 +299,10 @@ Compute along_one_axis(Compute c) {
     return c;
 }
 
-bool lie_across(const Schedule& s, const RowStages& found) {
+bool lie_across(const Schedule& s, const RowStages& found, bool few) {
     if (found.rows.empty()) return false;
     const auto rows = elements_of(found.rows).as_int(), length = elements_of(found.along).as_int();
-    if ((rows && *rows < kManyColumns) || (length && *length < kShortestColumn)) return false;
+    if ((!few && rows && *rows < kManyColumns) || (length && *length < kShortestColumn)) return false;
     bool across = false;
     for (const Stage& stage : s.compute().stages) {
         if (stage.reduce.empty()) continue;

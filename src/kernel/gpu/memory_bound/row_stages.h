@@ -26,8 +26,9 @@ Compute rows_first(Compute c);
 // The same stages, reductions over several axes as over one, and parameters as lists: a row that one stage has as
 // several axes and another as one is then the same row.
 Compute along_one_axis(Compute c);
-// Whether the reduced elements are strided, and adjacent rows are contiguous in memory.
-bool lie_across(const Schedule& s, const RowStages& found);
+// Whether the reduced elements are strided, and adjacent rows are contiguous in memory, and many, unless they may be
+// few.
+bool lie_across(const Schedule& s, const RowStages& found, bool few);
 // Whether all that is reduced lies along rows that are worth several threads.
 bool are_worth_threads(const Schedule& s, const RowStages& found);
 // Elements of parameters that several stages read at their own place, as stages of their own: each is loaded once.
