@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the distribution packages that a task needs and are missing, on Debian 12 (Ubuntu 24.04 has the same names).
-# usage: tools/setup.sh [build] [python] [check] [oracles] [wheel] [browser] [format] [fuzz] [cross] [rtl]   (no argument: build python)
+# usage: tools/setup.sh [build] [python] [check] [oracles] [wheel] [browser] [format] [fuzz] [cross] [rtl] [mpi]   (no argument: build python)
 set -euo pipefail
 
 declare -A packages=(
@@ -15,6 +15,7 @@ declare -A packages=(
     [fuzz]="clang"
     [cross]="g++-x86-64-linux-gnu xz-utils"
     [rtl]="verilator yosys"
+    [mpi]="openmpi-bin libopenmpi-dev"
 )
 
 missing=()

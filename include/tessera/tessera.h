@@ -14,6 +14,7 @@
 #include "tessera/optimize.h"
 #include "tessera/quantize.h"
 #include "tessera/search.h"
+#include "tessera/shard.h"
 #include "tessera/tensor.h"
 #include "tessera/tile.h"
 #include "tessera/training.h"

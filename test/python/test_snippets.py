@@ -18,7 +18,7 @@ from conftest import BINARY, ROOT
 import tessera
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-REASONS = {"needs a GPU", "needs a model of images", "takes hours", "takes minutes", "installs packages", "needs the history", "builds again"}
+REASONS = {"needs a GPU", "needs Open MPI", "needs a model of images", "takes hours", "takes minutes", "installs packages", "needs the history", "builds again"}
 FENCE = re.compile(r"^(?:<!-- not run: ([^>]*) -->\n)?```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = {"sh", "python", "cpp", "c", "cmake", "tsr", "tsk", "tsc", "rules", "ops", "text"}
 # What the reader of any page has: a model, and an input for it.

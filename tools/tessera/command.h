@@ -39,6 +39,7 @@ void add_train(CLI::App& app, Chosen& chosen);
 void add_calibrate(CLI::App& app, Chosen& chosen);
 void add_quantize(CLI::App& app, Chosen& chosen);
 void add_explore(CLI::App& app, Chosen& chosen);
+void add_shard(CLI::App& app, Chosen& chosen);
 void add_devices(CLI::App& app, Chosen& chosen);
 void add_cache(CLI::App& app, Chosen& chosen);
 void add_completion(CLI::App& app, Chosen& chosen);

@@ -3,6 +3,7 @@
 #include "given.h"
 #include "help.h"
 #include "runtime/code_cache.h"
+#include "shard_flags.h"
 #include "values.h"
 
 namespace tessera::cli {
@@ -14,7 +15,8 @@ constexpr const char* kRunExamples =
     "      the built-in ResNet-50 on a random image\n"
     "  tessera run model.onnx --input x=x.npy --output y=y.npy\n"
     "  tessera run model.onnx --random --dim N=4 --json\n"
-    "  tessera run model.onnx --random --backend=evaluate\n";
+    "  tessera run model.onnx --random --backend=evaluate\n"
+    "  mpirun -n 4 tessera run model.onnx --random --mesh data=2,model=2 --shard 'x=data,_'\n";
 
 // A folder that is made for the outputs, and goes again where the run fails.
 class OutputFolder {
@@ -50,6 +52,8 @@ struct Run {
     std::string path, backend = "compiled";
     GivenInputs inputs;
     CompileFlags flags;
+    ShardFlags shards;
+    double patience = 8;  // seconds
     std::vector<std::string> outputs;
     std::string output_dir, memory_limit, max_work;
     std::vector<std::string> compile_only;  // options that were given and are of compiling
@@ -76,6 +80,8 @@ struct Run {
     // `made`: what was compiled, where something was.
     Result<std::vector<Datum>> compute(Model model, const NamedData& given, Times& times,
                                        std::optional<Executable>& made) const;
+    // On all ranks of a mesh: processes that mpirun started, or else threads.
+    Result<std::vector<Datum>> compute_sharded(const Model& model, const NamedData& given, Times& times) const;
     Status keep_code(const Executable& executable) const;
     Result<Outputs> open_outputs(const Model& model) const;
     void show(const About& about, const NamedData& given, const std::vector<Datum>& results,
@@ -85,6 +91,10 @@ struct Run {
 Status Run::check_usage() const {
     TRY(inputs.check_files());
     for (const std::string& text : outputs) TRY(ValueFile::check_ending(text));
+    if (!shards.given() && !shards.annotations.empty())
+        return Error(Code::E0501, "--shard divides values over a mesh, and there is none").hint("add --mesh AXIS=SIZE");
+    if (shards.given() && (flags.search > 0 || flags.mutate > 0))
+        return Error(Code::E0501, "--search does not know meshes").hint("leave --mesh or --search out");
     if (backend == "evaluate" && !compile_only.empty())
         return Error(Code::E0501, "--backend=evaluate compiles nothing and has no use for {}", compile_only[0])
             .hint("leave {} out", compile_only[0]);
@@ -176,6 +186,7 @@ void Run::show(const About& about, const NamedData& given, const std::vector<Dat
 
 Result<std::vector<Datum>> Run::compute(Model model, const NamedData& given, Times& times,
                                         std::optional<Executable>& made) const {
+    if (shards.given()) return compute_sharded(model, given, times);
     std::vector<Warning> found;
     RunOptions options{.seed = inputs.seed, .cancel = &interrupted(), .warnings = &found};
     if (!max_work.empty()) options.max_work = TRY(parse_size(max_work, "--max-work"));
@@ -201,6 +212,17 @@ Result<std::vector<Datum>> Run::compute(Model model, const NamedData& given, Tim
     return results;
 }
 
+Result<std::vector<Datum>> Run::compute_sharded(const Model& model, const NamedData& given, Times& times) const {
+    const auto made = TRY(ShardedModel::make(model, TRY(shards.chosen(sizes_of(model.graph(), given)))));
+    const ShardRunOptions options{
+        .compile = TRY(flags.chosen()), .evaluate = backend == "evaluate", .patience = patience};
+    ShardTimes spent;
+    auto results = rank_of_mpirun() ? made.run_with_mpi(given, options, &spent) : made.run(given, options, &spent);
+    times.run = spent.run;
+    if (!options.evaluate) times.compile = spent.compile;
+    return results;
+}
+
 // Optimized code, which is still being compiled where a baseline has answered, goes into the cache for the next time.
 Status Run::keep_code(const Executable& executable) const {
     const CodeCache cache = TRY(CodeCache::open(TRY(flags.chosen()).cache));
@@ -221,11 +243,13 @@ Status Run::operator()() {
     times.load = loading.seconds();
     Stopwatch drawing;
     NamedData given = TRY(inputs.gather(model, path));
-    Outputs opened = TRY(open_outputs(model));
+    const bool first = !shards.given() || rank_of_mpirun().value_or(0) == 0;  // the only one to say anything
+    Outputs opened = first ? TRY(open_outputs(model)) : Outputs();
     times.inputs = drawing.seconds();
     const About about{model.summary(), sizes_of(model.graph(), given), model.outputs()};
     std::optional<Executable> executable;
     std::vector<Datum> results = TRY(compute(std::move(model), given, times, executable));
+    if (!first) return {};
     for (auto& [port, file] : opened.files) TRY(file.write(results[port], about.outputs[port].name));
     for (auto& [port, file] : opened.files) TRY(file.commit());
     opened.folder.keep();
@@ -260,6 +284,10 @@ void add_run(CLI::App& app, Chosen& chosen) {
     run->flags.add_tier(*c, "full");
     run->flags.add_options(*c);
     run->flags.add_search(*c);
+    run->shards.add_options(*c, "--shard");
+    c->add_option("--patience", run->patience, "Seconds to wait for another rank in a collective (8)")
+        ->option_text("SECONDS")
+        ->check(CLI::PositiveNumber);
     add_strict_option(*c);
     c->add_flag("--json", run->json, "Print JSON");
     add_progress_option(*c, run->progress);

@@ -1,0 +1,18 @@
+// Runs one rank's program: segments by whoever computes them, collectives over a transport.
+#pragma once
+
+#include "runtime/collectives/transport.h"
+#include "shard/local_program.h"
+
+namespace tessera::shard {
+
+// The outputs of segment number `stage` of the program for these inputs.
+using RunSegment = std::function<Result<std::vector<Datum>>(size_t stage, const std::vector<Datum>& inputs)>;
+RunSegment by_evaluator(const LocalProgram& program);
+
+// The graph's outputs, for all of its inputs in order, of which the rank takes its parts. A rank that fails stops the
+// others.
+Result<std::vector<Datum>> run_local(const Plan& plan, const LocalProgram& program, const std::vector<Datum>& inputs,
+                                     Transport& transport, const RunSegment& segment);
+
+}  // namespace tessera::shard

@@ -1,0 +1,267 @@
+#include "shard/local_program.h"
+
+#include <algorithm>
+#include <set>
+
+#include "graph/evaluate/evaluate.h"
+#include "graph/gradient/tensor_expression.h"
+
+namespace tessera::shard {
+namespace {
+
+Box whole_box(const Sizes& sizes) {
+    Box box;
+    for (int64_t n : sizes) box.push_back({0, n});
+    return box;
+}
+
+// What a reduction over nothing is.
+double identity_of(ReduceOp op, DType dtype) {
+    const Expr none = op == ReduceOp::Sum || op == ReduceOp::Prod ? constant(op == ReduceOp::Prod, dtype)
+                                                                  : infinity(dtype, op == ReduceOp::Max);
+    return is_float(dtype) ? none.node().real : double(none.node().integer);
+}
+
+// Whether the variable stands nowhere but alone as an index of an input.
+bool is_plain(const Expr& body, const Variable& v) {
+    const Expr rest = map_loads(body, [&](const Expr& l) {
+        std::vector<Expr> at;
+        for (const Expr& index : l.args()) at.push_back(index == v.var ? Expr(0) : index);
+        return load(l.node().slot, l.dtype(), at);
+    });
+    return !depends_on(rest, v.var);
+}
+
+// An op that checks its operands says of parts what it says of the whole if only plain variables are divided.
+bool checks_parts(const ComputeStep& step, const Ranges& ranges) {
+    if (!step.unit->node->op().check) return true;
+    for (size_t v = 0; v < ranges.size(); ++v)
+        if (ranges[v].length() < step.variables[v].extent && !is_plain(*step.body, step.variables[v])) return false;
+    return true;
+}
+
+class Cutting {
+  public:
+    Cutting(const Plan& plan, int64_t rank) : plan_(plan), rank_(rank) { program_.rank = rank; }
+
+    Result<LocalProgram> run() {
+        for (const PlanStep& step : plan_.steps) {
+            if (auto* c = std::get_if<ComputeStep>(&step)) {
+                TRY(compute(*c));
+            } else if (auto* m = std::get_if<MoveStep>(&step)) {
+                TRY(move(*m));
+            } else {
+                const CombineStep& combine = std::get<CombineStep>(step);
+                needed_.insert(combine.from);
+                close();
+                program_.stages.emplace_back(combine);
+            }
+        }
+        needed_.insert(plan_.outputs.begin(), plan_.outputs.end());
+        for (int id : plan_.outputs)
+            if (is_constant(id)) TRY(local(id));
+        close();
+        TRY(finish());
+        return std::move(program_);
+    }
+
+  private:
+    struct Open {
+        std::shared_ptr<Graph> graph;
+        std::map<int, Value*> values;  // of what is held
+        std::vector<int> inputs, made;
+    };
+
+    const Held& held(int id) const { return plan_.held[size_t(id)]; }
+    bool is_constant(int id) const {
+        return (held(id).source && held(id).value->is_constant()) || constant_parts_.contains(id);
+    }
+    const Box& box(int id) const { return held(id).boxes[size_t(rank_)]; }
+
+    Open& segment() {
+        if (!open_) open_ = Open{std::make_shared<Graph>(), {}, {}, {}};
+        return *open_;
+    }
+    void close() {
+        if (open_) segments_.push_back(std::move(*open_));
+        if (open_) program_.stages.emplace_back(Segment{segments_.back().graph, {}, {}});
+        open_.reset();
+    }
+
+    // Outputs: what somebody else reads.
+    Status finish() {
+        for (const Open& s : segments_) needed_.insert(s.inputs.begin(), s.inputs.end());
+        size_t next = 0;
+        for (auto& stage : program_.stages) {
+            auto* segment = std::get_if<Segment>(&stage);
+            if (!segment) continue;
+            Open& open = segments_[next++];
+            segment->inputs = open.inputs;
+            for (int id : open.made)
+                if (needed_.contains(id)) {
+                    open.graph->add_output(open.values.at(id), name_of(id));
+                    segment->outputs.push_back(id);
+                }
+            open.graph->erase_unused();
+        }
+        std::erase_if(program_.stages, [](const auto& stage) {
+            auto* segment = std::get_if<Segment>(&stage);
+            return segment && segment->outputs.empty();
+        });
+        return {};
+    }
+
+    static std::string name_of(int id) { return fmt::format("t{}", id); }
+
+    Type local_type(int id) const {
+        const Held& h = held(id);
+        return h.sizes ? Type(h.dtype, Shape(Sizes(lengths(box(id))))) : h.value->type();
+    }
+
+    // The tensor in the open segment's graph: computed there, a constant's part, or an input.
+    Result<Value*> local(int id) {
+        Open& s = segment();
+        if (auto found = s.values.find(id); found != s.values.end()) return found->second;
+        const Held& h = held(id);
+        Value* v;
+        if (is_constant(id)) {
+            const Tensor& all = *h.value->tensor();
+            v = s.graph->constant(h.sizes ? TRY(cut(all, whole_box(*h.sizes), box(id))) : all);
+            s.made.push_back(id);  // where another segment or a collective reads it
+        } else {
+            v = s.graph->add_input(name_of(id), local_type(id));
+            s.inputs.push_back(id);
+        }
+        s.values.emplace(id, v);
+        return v;
+    }
+
+    Result<Value*> empty(int id) {
+        return segment().graph->constant(TRY(Tensor::zeros(held(id).dtype, lengths(box(id)))));
+    }
+    Status made(int id, Value* v) {
+        segment().values[id] = v;
+        segment().made.push_back(id);
+        return {};
+    }
+
+    Status move(const MoveStep& m) {
+        if (!is_local(plan_, m)) {
+            if (is_constant(m.from)) TRY(local(m.from));
+            needed_.insert(m.from);
+            close();
+            program_.stages.emplace_back(m);
+            return {};
+        }
+        const Held& from = held(m.from);
+        if (is_constant(m.from)) {
+            constant_parts_.insert(m.to);
+            return {};
+        }
+        if (from.sizes && volume(box(m.to)) == 0) return made(m.to, TRY(empty(m.to)));
+        Value* v = TRY(local(m.from));
+        std::vector<int64_t> starts, ends, axes;
+        for (size_t d = 0; from.sizes && d < box(m.to).size(); ++d) {
+            const Interval &outer = box(m.from)[d], &inner = box(m.to)[d];
+            if (outer == inner) continue;
+            starts.push_back(inner.low - outer.low);
+            ends.push_back(starts.back() + inner.length());
+            axes.push_back(int64_t(d));
+        }
+        Builder b(*segment().graph);
+        if (!axes.empty()) v = b.slice(v, starts, ends, axes);
+        TRY(b.status());
+        return made(m.to, v);
+    }
+
+    // The node itself: from whole operands, or where its own body on the parts says what the part of its body does.
+    Result<Node*> copy_of(const Node& node, const std::vector<std::optional<int>>& inputs) {
+        NodeSpec spec{
+            .op = &node.op(), .inputs = {}, .attrs = node.attrs(), .outputs = node.output_count(), .name = node.name()};
+        for (size_t i = 0; i < node.inputs().size(); ++i) {
+            const Value* v = node.input(i);
+            if (v && inputs[i])
+                spec.inputs.push_back(TRY(local(*inputs[i])));
+            else
+                spec.inputs.push_back(v ? segment().graph->constant(*v->tensor()) : nullptr);
+        }
+        for (size_t i = 0; i < node.output_count(); ++i) spec.given.push_back(node.output_given(i));
+        return segment().graph->add(std::move(spec));
+    }
+
+    Result<Value*> own_node(const ComputeStep& step, const Expr& body, const Type& type) {
+        const Node& node = *step.unit->node;
+        if (!step.own || node.output_count() != 1 || !checks_parts(step, step.ranges[size_t(rank_)])) return nullptr;
+        for (size_t i = 0; i < node.inputs().size(); ++i)
+            if (node.input(i) && !step.inputs[i] && !node.input(i)->is_constant()) return nullptr;
+        auto made = copy_of(node, step.inputs);
+        if (!made.ok()) return nullptr;
+        Node& copy = **made;
+        if (copy.output()->type() == type && (!copy.op().body_applies || copy.op().body_applies(copy.view()))) {
+            OpView view = copy.view();
+            std::optional<Expr> own;
+            const auto missing =
+                view.asks_unknown([&] { own = copy.op().body(view, output_indices(type.tensor().shape)); });
+            if (!missing && own && own->same(body)) return copy.output();
+        }
+        segment().graph->erase(copy);
+        return nullptr;
+    }
+
+    Status compute(const ComputeStep& step) {
+        if (!step.body) {
+            Node* copy = TRY(copy_of(*step.unit->node, step.inputs));
+            for (size_t i = 0; i < step.results.size(); ++i) TRY(made(step.results[i], copy->output(i)));
+            return {};
+        }
+        const int result = step.results[0];
+        const Type type = local_type(result);
+        const Ranges& ranges = step.ranges[size_t(rank_)];
+        if (volume(box(result)) == 0) return made(result, TRY(empty(result)));
+        for (size_t v = 0; v < ranges.size(); ++v)
+            if (ranges[v].length() == 0 && step.body->is(ExprKind::Reduce)) {
+                const double none = identity_of(step.body->node().reduce_op, held(result).dtype);
+                return made(result, segment().graph->constant(
+                                        TRY(Tensor::filled(held(result).dtype, lengths(box(result)), none))));
+            }
+        const Expr moved = within(*step.body, step.variables, ranges);
+        const Expr body = map_loads(moved, [&](const Expr& l) {
+            std::vector<Expr> at;
+            const Box& from = box(*step.inputs[size_t(l.node().slot)]);
+            for (size_t d = 0; d < l.args().size(); ++d) at.push_back(l.arg(d) - from[d].low);
+            return load(l.node().slot, l.dtype(), at);
+        });
+        if (Value* own = TRY(own_node(step, body, type))) return made(result, own);
+        std::vector<Value*> inputs;
+        for (const auto& in : step.inputs) inputs.push_back(in ? TRY(local(*in)) : nullptr);
+        std::vector<ReduceAxis> axes;
+        for (size_t v = 0; v < ranges.size() && !step.variables[v].reduced; ++v)
+            axes.push_back({step.variables[v].var, Expr(ranges[v].length())});
+        Builder b(*segment().graph, step.unit->node->where());
+        Value* v = tensor_expression(b, inputs, body, axes);
+        TRY(b.status());
+        return made(result, v);
+    }
+
+    const Plan& plan_;
+    const int64_t rank_;
+    LocalProgram program_;
+    std::vector<Open> segments_;
+    std::optional<Open> open_;
+    std::set<int> constant_parts_;
+    std::set<int> needed_;  // by collectives, other segments and the caller
+};
+
+}  // namespace
+
+Result<LocalProgram> local_program(const Plan& plan, int64_t rank) { return Cutting(plan, rank).run(); }
+
+int64_t constant_bytes(const LocalProgram& program) {
+    int64_t bytes = 0;
+    for (const auto& stage : program.stages)
+        if (auto* segment = std::get_if<Segment>(&stage))
+            for (const auto& c : segment->graph->constants()) bytes += c->tensor()->bytes();
+    return bytes;
+}
+
+}  // namespace tessera::shard

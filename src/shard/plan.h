@@ -1,0 +1,76 @@
+// The partitioned program, the same for all ranks: what each step computes, moves and combines, and which box of every
+// tensor each rank has. Only ranges and boxes differ between ranks, so that all make the same sequence of collectives.
+#pragma once
+
+#include <variant>
+
+#include "shard/propagate.h"
+
+namespace tessera::shard {
+
+// A tensor as the ranks hold it.
+struct Held {
+    const Value* value = nullptr;  // of the graph, or the one that it is a part of the computation of
+    DType dtype = DType::f32;
+    std::optional<Sizes> sizes;  // none: every rank has all of it, whatever it is
+    Placement boxes;             // by rank
+    bool source = false;         // an input or a constant of the graph
+};
+
+// Elements by an op's body, for ranges of its variables; without a body, the node itself from whole operands.
+struct ComputeStep {
+    const Unit* unit = nullptr;
+    std::optional<Expr> body;  // loads of slots beyond the node's inputs are of `more`
+    std::vector<Variable> variables;
+    std::vector<Ranges> ranges;              // by rank
+    std::vector<std::optional<int>> inputs;  // what is held of each slot that is read
+    std::vector<int> results;                // held; of a node without a body one for each output
+    bool own = false;                        // the body is the op's own
+};
+
+// The elements of `from` to where `to` has them.
+struct MoveStep {
+    int from = 0, to = 0;
+};
+
+// The ranks that differ along the axes only have terms of the same box; their combination goes to where `to` has it.
+struct CombineStep {
+    int from = 0, to = 0;
+    ReduceOp op = ReduceOp::Sum;
+    std::vector<size_t> axes;
+};
+
+using PlanStep = std::variant<ComputeStep, MoveStep, CombineStep>;
+
+struct Plan {
+    Mesh mesh;
+    std::shared_ptr<const Graph> graph;
+    std::vector<Unit> units;
+    Shardings shardings;
+    std::vector<std::string> conflicts;
+    std::vector<Held> held;
+    std::vector<PlanStep> steps;
+    std::vector<int> inputs, outputs;  // held, of the graph's inputs and outputs; outputs are whole on every rank
+};
+
+struct PlanOptions {
+    // Bytes that a rank may receive instead of computing for one operation: what a device computes in the time of a
+    // byte.
+    double operations_per_byte = 100;
+    // Draws a number below n: then divisions are drawn and not chosen by cost. For tests.
+    std::function<size_t(size_t)> draw = {};
+};
+
+// `given` shardings are of values of the graph, whose sizes are constants. E0409 for graphs with control flow or random
+// numbers.
+Result<std::unique_ptr<Plan>> make_plan(std::shared_ptr<const Graph> graph, const Mesh& mesh, const Shardings& given,
+                                        const PlanOptions& options = {});
+
+bool is_local(const Plan& plan, const MoveStep& move);  // every rank has what it needs
+// What a collective is called: all_gather, all_to_all, halo_exchange, slice; all_reduce, reduce_scatter.
+std::string_view kind_of(const Plan& plan, const PlanStep& step);
+// Bytes that a rank receives, at most.
+int64_t received_bytes(const Plan& plan, const PlanStep& step);
+int64_t element_bytes(DType dtype);
+
+}  // namespace tessera::shard

@@ -1,0 +1,121 @@
+"""tessera shard and tessera run --mesh: figures, threads, processes of Open MPI, and what happens when a rank goes wrong."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from conftest import BINARY
+from onnx import numpy_helper
+
+MODEL = """
+<ir_version: 8, opset_import: ["" : 18]>
+mlp (float[N,32] x) => (float[N,32] y) {
+  h = MatMul(x, w1)
+  r = Relu(h)
+  z = MatMul(r, w2)
+  y = Add(z, x)
+}
+"""
+TENSOR_PARALLEL = ("--shard", "x=data,_", "--shard", "w1=_,model")
+MPI = pytest.mark.skipif(not shutil.which("mpirun"), reason="SKIP: no mpirun; tools/setup.sh mpi installs it")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    model = onnx.parser.parse_model(MODEL)
+    rng = np.random.default_rng(0)
+    for name, shape in (("w1", (32, 128)), ("w2", (128, 32))):
+        model.graph.initializer.append(numpy_helper.from_array((rng.standard_normal(shape) / 8).astype(np.float32), name))
+    onnx.save(model, tmp_path / "model.onnx")
+    np.save(tmp_path / "x.npy", rng.standard_normal((64, 32)).astype(np.float32))
+    np.save(tmp_path / "other.npy", rng.standard_normal((64, 32)).astype(np.float32))
+    return tmp_path
+
+
+def start(folder, words, ranks=4, **others):
+    """By mpirun; `others`: words of single ranks, as r2="..."."""
+    script = folder / "rank.sh"
+    cases = "".join(f'{rank[1:]}) {text} ;;\n' for rank, text in others.items())
+    script.write_text(f'case $OMPI_COMM_WORLD_RANK in\n{cases}*) exec "$@" ;;\nesac\n')
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", TESSERA_CACHE=str(folder / "cache"))
+    return subprocess.run(["mpirun", "--oversubscribe", "-n", str(ranks), "bash", script, BINARY, *words], cwd=folder, env=environment,
+                          capture_output=True, text=True, timeout=300)
+
+
+def test_figures(folder, tessera_command):
+    done = tessera_command("shard", "model.onnx", "--mesh", "data=2,model=2", "--annotate", "x=data,_", "--annotate", "w1=_,model",
+                           "--dim", "N=64", "--json")
+    assert done.status == 0, done.err
+    assert [(c["kind"], c["axes"]) for c in done.json["collectives"]] == [("all_reduce", "model"), ("all_gather", "data")]
+    assert done.json["collectives"][0]["bytes"] == 32 * 32 * 4  # twice half of a rank's result
+    assert done.json["rank_weight_bytes"] * 2 == done.json["weight_bytes"]
+    shardings = {v["name"]: v["sharding"] for v in done.json["values"]}
+    assert shardings["w2"] == "model,-" and shardings["x"] == "data,-"
+    text = tessera_command("shard", "model.onnx", "--mesh", "data=4", "--annotate", "x=data,_", "--dim", "N=64", "--explain").out
+    assert "x (given) f32[64,32]  data,-" in text and "1 all_gather over data" in text
+
+
+def test_a_search_makes_the_weights_fit(folder, tessera_command):
+    words = ("shard", "model.onnx", "--mesh", "model=4", "--dim", "N=64", "--json")
+    done = tessera_command(*words, "--memory", "9k")
+    assert done.status == 0, done.err
+    assert done.json["rank_weight_bytes"] == 32 * 128 * 2 * 4 / 4 and done.json["plans"] > 1
+    again = tessera_command(*words, *(w for name, s in done.json["found"].items() for w in ("--annotate", f"{name}={s}")))
+    assert again.json["collectives"] == done.json["collectives"]
+    assert "E0408" in tessera_command(*words[:-1], "--memory", "1k").err
+
+
+@pytest.mark.parametrize("words, said", [
+    (("--mesh", "data"), "expected NAME=SIZE"),
+    (("--mesh", "data=2", "--annotate", "x=model,_"), 'has no axis "model"'),
+    (("--mesh", "data=2", "--annotate", "x=data"), "it has 1 dimensions, and the tensor 2"),
+    (("--mesh", "data=2", "--annotate", "q=data,_"), 'no value "q"'),
+    (("--mesh", "data=2", "--annotate", "x"), "is not VALUE=SHARDING"),
+])
+def test_wrong_words(folder, tessera_command, words, said):
+    done = tessera_command("shard", "model.onnx", "--dim", "N=64", *words)
+    assert done.status in (1, 2) and said in done.err, done.err
+
+
+def test_threads_compute_what_one_device_does(folder, tessera_command):
+    words = ("run", "model.onnx", "--input", "x=x.npy")
+    assert tessera_command(*words, "--output", "y=one.npy").status == 0
+    for how in ((), ("--backend", "evaluate")):
+        done = tessera_command(*words, "--mesh", "data=2,model=2", *TENSOR_PARALLEL, *how, "--output", "y=four.npy")
+        assert done.status == 0, done.err
+        assert np.abs(np.load(folder / "one.npy") - np.load(folder / "four.npy")).max() < 1e-5
+
+
+@MPI
+def test_processes_compute_what_one_device_does(folder, tessera_command):
+    assert tessera_command("run", "model.onnx", "--input", "x=x.npy", "--output", "y=one.npy").status == 0
+    done = start(folder, ("run", "model.onnx", "--input", "x=x.npy", "--mesh", "data=2,model=2", *TENSOR_PARALLEL, "--output", "y=four.npy"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("  out  y") == 1  # one rank speaks
+    assert np.abs(np.load(folder / "one.npy") - np.load(folder / "four.npy")).max() < 1e-5
+
+
+@MPI
+@pytest.mark.parametrize("instead, said", [
+    ('exec "$@" --mesh data=4', "rank 2 has another mesh"),
+    ('exec "$@" --input x=other.npy', "rank 2 has another input"),
+])
+def test_a_rank_that_differs_is_named(folder, instead, said):
+    words = ("run", "model.onnx", "--shard", "x=data,_")
+    given = () if "--input" in instead else ("--input", "x=x.npy")
+    mesh = () if "--mesh" in instead else ("--mesh", "data=2,model=2")
+    usual = f'exec "$@" {"--mesh data=2,model=2" if not mesh else ""} {"--input x=x.npy" if not given else ""}'
+    done = start(folder, (*words, *given, *mesh), r0=usual, r1=usual, r3=usual, r2=instead)
+    assert done.returncode == 1 and said in done.stderr and "E0702" in done.stderr, done.stderr
+
+
+@MPI
+def test_a_killed_rank_ends_the_others(folder):
+    words = ("run", "model.onnx", "--input", "x=x.npy", "--mesh", "data=4", "--shard", "x=data,_")
+    done = start(folder, words, r2="kill -KILL $$")
+    assert done.returncode != 0 and re.search(r"rank 2|,2\]", done.stdout + done.stderr), done.stdout + done.stderr
