@@ -44,10 +44,14 @@ struct ShardRunOptions {
     CompileOptions compile = {};
     bool evaluate = false;     // by the reference evaluator
     double patience = 8;       // seconds to wait for another rank in a collective; E0702 beyond
+    // What moves data between ranks: "host" (threads or MPI, through host memory), "nccl" (between GPUs, one for each
+    // rank), or "auto": NCCL if the target is a GPU, NCCL is installed and every rank has a GPU of its own.
+    std::string collectives = "auto";
 };
 
 struct ShardTimes {
     double compile = 0, run = 0;  // seconds
+    std::string collectives = {};  // that were used: "host" or "nccl"
 };
 
 class ShardedModel {
@@ -57,6 +61,8 @@ class ShardedModel {
     static Result<ShardedModel> make(const Model& model, const ShardOptions& options);
 
     const ShardReport& report() const;
+    // The collectives on buffers that a rank asks of NCCL, as text. E0409 for element types that it does not reduce.
+    Result<std::string> nccl_text(int64_t rank) const;
 
     // All ranks as threads of this process. The inputs are whole, as are the outputs.
     Result<std::vector<Datum>> run(const NamedData& inputs, const ShardRunOptions& options = {},

@@ -3,7 +3,10 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <thread>
 
+#include "api/mesh/run_on_gpu.h"
 #include "base/clock.h"
 #include "base/protect.h"
 #include "base/usable_cores.h"
@@ -11,6 +14,7 @@
 #include "runtime/code_cache.h"
 #include "runtime/collectives/run_threads.h"
 #include "runtime/model_key.h"
+#include "shard/local_program.h"
 #include "shard/prepare.h"
 #include "shard/report.h"
 #include "shard/search.h"
@@ -103,6 +107,74 @@ ShardRunOptions with_threads(ShardRunOptions options, int64_t ranks) {
     return options;
 }
 
+Status check_collectives(const ShardRunOptions& options) {
+    const std::string& c = options.collectives;
+    if (c == "auto" || c == "host" || c == "nccl") return {};
+    return Error(Code::E0501, "\"{}\" is no way to exchange data between ranks", c).hint("use auto, host or nccl");
+}
+
+// The GPU of a rank, if the collectives are to be NCCL's. E0701 if they must be and cannot.
+Result<std::optional<int>> gpu_of(const ShardRunOptions& options, int64_t local, int64_t local_ranks) {
+    if (options.collectives == "host" || options.evaluate) return std::optional<int>();
+    const auto gpu = own_gpu(options.compile.target, local, local_ranks);
+    if (!gpu && options.collectives == "nccl")
+        return Error(Code::E0701, "NCCL needs a GPU for each of the {} ranks of this host", local_ranks)
+            .hint("use --target cuda, with libnccl2 installed and as many GPUs, or --collectives host");
+    return gpu;
+}
+
+// Each rank a thread with a GPU of its own.
+Result<std::vector<Datum>> run_on_gpus(const Plan& plan, const std::vector<Datum>& inputs,
+                                       const ShardRunOptions& options, ShardTimes& times) {
+    const NcclId id = TRY(make_nccl_id());
+    const int64_t ranks = plan.mesh.ranks();
+    std::vector<std::optional<Result<std::vector<Datum>>>> outputs(static_cast<size_t>(ranks));
+    std::vector<ShardTimes> spent(outputs.size());
+    std::vector<std::thread> threads;
+    for (int64_t r = 0; r < ranks; ++r)
+        threads.emplace_back([&, r] {
+            const auto gpu = own_gpu(options.compile.target, r, ranks);
+            outputs[size_t(r)] = run_on_gpu(plan, r, gpu.value_or(0), id, inputs, options.compile, spent[size_t(r)]);
+        });
+    for (std::thread& t : threads) t.join();
+    for (const ShardTimes& s : spent) times = {std::max(times.compile, s.compile), std::max(times.run, s.run), "nccl"};
+    for (auto& result : outputs)
+        if (!result->ok()) return result->error();
+    return std::move(*outputs[0]);
+}
+
+// What rank 0 has, on all ranks.
+Result<NcclId> shared_id(Transport& transport) {
+    NcclId id{};
+    std::vector<Message> sends, receives;
+    if (transport.rank() == 0) {
+        id = TRY(make_nccl_id());
+        for (int64_t r = 1; r < transport.ranks(); ++r) sends.push_back({r, {id.begin(), id.end()}});
+    } else {
+        receives.push_back({0, std::vector<char>(id.size())});
+    }
+    TRY(transport.exchange("identifier", sends, receives));
+    if (!receives.empty()) std::copy(receives[0].bytes.begin(), receives[0].bytes.end(), id.begin());
+    return id;
+}
+
+// Whether all ranks say so.
+Result<bool> all_say(Transport& transport, bool own) {
+    std::vector<Message> sends, receives;
+    for (int64_t r = 0; r < transport.ranks(); ++r) {
+        if (r == transport.rank()) continue;
+        sends.push_back({r, {char(own)}});
+        receives.push_back({r, {0}});
+    }
+    TRY(transport.exchange("agreement on collectives", sends, receives));
+    return own && std::all_of(receives.begin(), receives.end(), [](const Message& m) { return m.bytes[0] != 0; });
+}
+
+int64_t from_mpirun(const char* name, int64_t otherwise) {
+    const char* text = std::getenv(name);
+    return text ? std::strtoll(text, nullptr, 10) : otherwise;
+}
+
 std::string key_of(const std::vector<Datum>& inputs) {
     std::string key;
     for (const Datum& d : inputs)
@@ -138,12 +210,26 @@ Result<ShardedModel> ShardedModel::make(const Model& model, const ShardOptions& 
 
 const ShardReport& ShardedModel::report() const { return state_->report; }
 
+Result<std::string> ShardedModel::nccl_text(int64_t rank) const {
+    return protect("shard", {}, [&]() -> Result<std::string> {
+        const int64_t ranks = state_->plan->mesh.ranks();
+        if (rank < 0 || rank >= ranks)
+            return Error(Code::E0501, "rank {} is not one of the mesh's {} ranks", rank, ranks)
+                .hint("use a number from 0 to {}", ranks - 1);
+        return wires_text(*state_->plan, TRY(local_program(*state_->plan, rank, Transfer::Buffers)));
+    });
+}
+
 Result<std::vector<Datum>> ShardedModel::run(const NamedData& inputs, const ShardRunOptions& options,
                                              ShardTimes* times) const {
     return protect("shard", {}, [&]() -> Result<std::vector<Datum>> {
         const Plan& plan = *state_->plan;
+        TRY(check_collectives(options));
         const std::vector<Datum> bound = TRY(bind_inputs(*state_->graph, inputs));
         const int64_t ranks = plan.mesh.ranks();
+        ShardTimes spent{.collectives = "host"};
+        if (!times) times = &spent;
+        if (TRY(gpu_of(options, 0, ranks))) return run_on_gpus(plan, bound, options, *times);
         const ShardRunOptions own = with_threads(options, ranks);
         const auto transports = thread_transports(ranks);
         std::vector<ThreadRank> threads(transports.size());
@@ -154,7 +240,7 @@ Result<std::vector<Datum>> ShardedModel::run(const NamedData& inputs, const Shar
         }
         const double started = wall_seconds();
         auto outputs = TRY(run_on_threads(plan, bound, threads));
-        if (times) *times = {started - began, wall_seconds() - started};
+        *times = {started - began, wall_seconds() - started, "host"};
         return std::move(outputs[0]);
     });
 }
@@ -163,30 +249,41 @@ Result<std::vector<Datum>> ShardedModel::run_with_mpi(const NamedData& inputs, c
                                                       ShardTimes* times) const {
     return protect("shard", {}, [&]() -> Result<std::vector<Datum>> {
         const Plan& plan = *state_->plan;
+        TRY(check_collectives(options));
+        ShardTimes spent;
+        if (!times) times = &spent;
+        times->collectives = "host";
         const int64_t ranks = plan.mesh.ranks();
-        const auto transport = TRY(mpi_transport());
+        const auto transport = TRY(mpi_transport(options.patience));
         if (transport->ranks() != ranks)
             return Error(Code::E0501, "the mesh {} has {} ranks, and {} processes were started", to_string(plan.mesh),
                          ranks, transport->ranks())
                 .hint("start it with mpirun -n {}", ranks);
-        transport->set_patience(options.patience);
         auto run = [&]() -> Result<std::vector<Datum>> {
             const std::vector<Datum> bound = TRY(bind_inputs(*state_->graph, inputs));
             TRY(agree(*transport, {{"build of Tessera", code_key({})},
                                    {"mesh", to_string(plan.mesh)},
                                    {"model", model_key(*state_->graph)},
                                    {"annotations", state_->annotations},
-                                   {"input", key_of(bound)}}));
+                                   {"input", key_of(bound)},
+                                   {"way to exchange data", options.collectives}}));
+            const auto gpu = TRY(gpu_of(options, from_mpirun("OMPI_COMM_WORLD_LOCAL_RANK", 0),
+                                        from_mpirun("OMPI_COMM_WORLD_LOCAL_SIZE", ranks)));
+            if (TRY(all_say(*transport, gpu.has_value()))) {
+                times->collectives = "nccl";
+                const NcclId id = TRY(shared_id(*transport));
+                return run_on_gpu(plan, transport->rank(), *gpu, id, bound, options.compile, *times);
+            }
             const double began = wall_seconds();
             const LocalProgram program = TRY(local_program(plan, transport->rank()));
             const RunSegment segments = TRY(compiled(program, with_threads(options, ranks)));
-            if (times) times->compile = wall_seconds() - began;
+            times->compile = wall_seconds() - began;
             transport->set_patience(kCompilePatience);
             TRY(agree(*transport, {}));
             transport->set_patience(options.patience);
             const double started = wall_seconds();
             auto outputs = run_local(plan, program, bound, *transport, segments);
-            if (times) times->run = wall_seconds() - started;
+            times->run = wall_seconds() - started;
             return outputs;
         };
         auto outputs = run();

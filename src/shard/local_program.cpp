@@ -5,6 +5,8 @@
 
 #include "graph/evaluate/evaluate.h"
 #include "graph/gradient/tensor_expression.h"
+#include "shard/pieces.h"
+#include "shard/wires.h"
 
 namespace tessera::shard {
 namespace {
@@ -42,7 +44,9 @@ bool checks_parts(const ComputeStep& step, const Ranges& ranges) {
 
 class Cutting {
   public:
-    Cutting(const Plan& plan, int64_t rank) : plan_(plan), rank_(rank) { program_.rank = rank; }
+    Cutting(const Plan& plan, int64_t rank, Transfer transfer) : plan_(plan), rank_(rank), transfer_(transfer) {
+        program_.rank = rank;
+    }
 
     Result<LocalProgram> run() {
         for (const PlanStep& step : plan_.steps) {
@@ -51,10 +55,7 @@ class Cutting {
             } else if (auto* m = std::get_if<MoveStep>(&step)) {
                 TRY(move(*m));
             } else {
-                const CombineStep& combine = std::get<CombineStep>(step);
-                needed_.insert(combine.from);
-                close();
-                program_.stages.emplace_back(combine);
+                TRY(combine(std::get<CombineStep>(step)));
             }
         }
         needed_.insert(plan_.outputs.begin(), plan_.outputs.end());
@@ -73,7 +74,9 @@ class Cutting {
     };
 
     const Held& held(int id) const { return plan_.held[size_t(id)]; }
+    bool is_buffer(int id) const { return size_t(id) >= plan_.held.size(); }
     bool is_constant(int id) const {
+        if (is_buffer(id)) return false;
         return (held(id).source && held(id).value->is_constant()) || constant_parts_.contains(id);
     }
     const Box& box(int id) const { return held(id).boxes[size_t(rank_)]; }
@@ -114,6 +117,10 @@ class Cutting {
     static std::string name_of(int id) { return fmt::format("t{}", id); }
 
     Type local_type(int id) const {
+        if (is_buffer(id)) {
+            const WireBuffer& b = program_.buffers[size_t(id) - plan_.held.size()];
+            return Type(b.dtype, Shape(Sizes{b.elements}));
+        }
         const Held& h = held(id);
         return h.sizes ? Type(h.dtype, Shape(Sizes(lengths(box(id))))) : h.value->type();
     }
@@ -122,9 +129,9 @@ class Cutting {
     Result<Value*> local(int id) {
         Open& s = segment();
         if (auto found = s.values.find(id); found != s.values.end()) return found->second;
-        const Held& h = held(id);
         Value* v;
         if (is_constant(id)) {
+            const Held& h = held(id);
             const Tensor& all = *h.value->tensor();
             v = s.graph->constant(h.sizes ? TRY(cut(all, whole_box(*h.sizes), box(id))) : all);
             s.made.push_back(id);  // where another segment or a collective reads it
@@ -145,7 +152,121 @@ class Cutting {
         return {};
     }
 
+    Status combine(const CombineStep& step) {
+        if (transfer_ == Transfer::Buffers) return combine_buffers(step);
+        needed_.insert(step.from);
+        close();
+        program_.stages.emplace_back(step);
+        return {};
+    }
+
+    // A buffer of this element type.
+    int buffer(DType dtype, int64_t elements) {
+        program_.buffers.push_back({dtype, elements});
+        return int(plan_.held.size() + program_.buffers.size()) - 1;
+    }
+    // With a box of a tensor in it, in row-major order; from the open segment.
+    Result<int> packed(int id, const Box& part) {
+        const int made_id = buffer(held(id).dtype, volume(part));
+        Value* v = TRY(local(id));
+        Builder b(*segment().graph);
+        v = volume(part) == 0 ? b.constant(TRY(Tensor::zeros(held(id).dtype, {0})))
+                              : b.reshape(box_of(b, {box(id), v}, part), {volume(part)});
+        TRY(b.status());
+        TRY(made(made_id, v));
+        return made_id;
+    }
+    void wire(Wire w) {
+        if (w.from >= 0) needed_.insert(w.from);
+        for (const auto& [rank, id] : w.sends) needed_.insert(id);
+        close();
+        program_.stages.emplace_back(std::move(w));
+    }
+    std::string name_of_step(const PlanStep& step, int to) const {
+        return fmt::format("{} of {}", kind_of(plan_, step), held(to).value->name());
+    }
+
+    // The box of `to`, put together in a new segment.
+    Status unpacked(int to, const std::vector<BoxValue>& parts) {
+        if (volume(box(to)) == 0) return made(to, TRY(empty(to)));
+        Builder b(*segment().graph);
+        Value* v = assemble(b, box(to), parts);
+        TRY(b.status());
+        return made(to, v);
+    }
+    Result<BoxValue> received(int id, const Box& part) {
+        Value* v = TRY(local(id));
+        Builder b(*segment().graph);
+        if (volume(part) > 0) v = b.reshape(v, lengths(part));  // otherwise nobody reads it
+        TRY(b.status());
+        return BoxValue{part, v};
+    }
+
+    Status move_buffers(const MoveStep& m) {
+        const Placement &from = held(m.from).boxes, &to = held(m.to).boxes;
+        const DType dtype = held(m.from).dtype;
+        if (const auto axes = gathered_axes(plan_, m)) {
+            const std::vector<int64_t> group = plan_.mesh.group(rank_, *axes);
+            const int64_t count = volume(box(m.from));
+            const int send = TRY(packed(m.from, box(m.from))), all = buffer(dtype, count * int64_t(group.size()));
+            wire(
+                {.kind = Wire::Kind::AllGather, .name = name_of_step(m, m.to), .axes = *axes, .from = send, .to = all});
+            Value* v = TRY(local(all));
+            Builder b(*segment().graph);
+            std::vector<BoxValue> parts;
+            for (size_t i = 0; i < group.size(); ++i) {
+                const Box& part = from[size_t(group[i])];
+                Value* own = b.slice(v, {int64_t(i) * count}, {int64_t(i + 1) * count}, {0});
+                parts.push_back({part, b.reshape(own, lengths(part))});
+            }
+            TRY(b.status());
+            return unpacked(m.to, parts);
+        }
+        Wire w{.kind = Wire::Kind::SendReceive, .name = name_of_step(m, m.to)};
+        for (size_t r = 0; r < from.size(); ++r)
+            if (int64_t(r) != rank_)
+                for (const Piece& p : pieces_for(plan_.mesh, int64_t(r), from, to[r]))
+                    if (p.from == rank_) w.sends.emplace_back(r, TRY(packed(m.from, p.box)));
+        const std::vector<Piece> pieces = pieces_for(plan_.mesh, rank_, from, to[size_t(rank_)]);
+        for (const Piece& p : pieces) w.receives.emplace_back(p.from, buffer(dtype, volume(p.box)));
+        const bool keeps = volume(intersect(box(m.from), box(m.to))) > 0;
+        const auto receives = w.receives;
+        wire(std::move(w));
+        std::vector<BoxValue> parts;
+        if (keeps) parts.push_back({box(m.from), TRY(local(m.from))});
+        for (size_t i = 0; i < pieces.size(); ++i) parts.push_back(TRY(received(receives[i].second, pieces[i].box)));
+        return unpacked(m.to, parts);
+    }
+
+    Status combine_buffers(const CombineStep& step) {
+        const Placement& to = held(step.to).boxes;
+        const DType dtype = held(step.from).dtype;
+        TRY(reducible(step.op, dtype));
+        Wire w{.kind = Wire::Kind::AllReduce, .name = name_of_step(step, step.to), .op = step.op, .axes = step.axes};
+        if (scatters_evenly(plan_, step)) {
+            Value* v = TRY(local(step.from));
+            Builder b(*segment().graph);
+            std::vector<Value*> parts;
+            for (int64_t r : plan_.mesh.group(rank_, step.axes))
+                parts.push_back(b.reshape(box_of(b, {box(step.from), v}, to[size_t(r)]), {volume(to[size_t(r)])}));
+            w.kind = Wire::Kind::ReduceScatter;
+            w.from = buffer(dtype, volume(box(step.to)) * int64_t(parts.size()));
+            TRY(made(w.from, b.concat(parts, 0)));
+            TRY(b.status());
+            w.to = buffer(dtype, volume(box(step.to)));
+            const int part = w.to;
+            wire(std::move(w));
+            return unpacked(step.to, {TRY(received(part, box(step.to)))});
+        }
+        w.from = TRY(packed(step.from, box(step.from)));
+        w.to = buffer(dtype, volume(box(step.from)));
+        const int all = w.to;
+        wire(std::move(w));
+        return unpacked(step.to, {TRY(received(all, box(step.from)))});
+    }
+
     Status move(const MoveStep& m) {
+        if (!is_local(plan_, m) && transfer_ == Transfer::Buffers) return move_buffers(m);
         if (!is_local(plan_, m)) {
             if (is_constant(m.from)) TRY(local(m.from));
             needed_.insert(m.from);
@@ -245,6 +366,7 @@ class Cutting {
 
     const Plan& plan_;
     const int64_t rank_;
+    const Transfer transfer_;
     LocalProgram program_;
     std::vector<Open> segments_;
     std::optional<Open> open_;
@@ -254,7 +376,9 @@ class Cutting {
 
 }  // namespace
 
-Result<LocalProgram> local_program(const Plan& plan, int64_t rank) { return Cutting(plan, rank).run(); }
+Result<LocalProgram> local_program(const Plan& plan, int64_t rank, Transfer transfer) {
+    return Cutting(plan, rank, transfer).run();
+}
 
 int64_t constant_bytes(const LocalProgram& program) {
     int64_t bytes = 0;

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "graph/text/parse.h"
-#include "shard/drawn.h"
+#include "shard/on_buffers.h"
 
 namespace tessera::test::shard_exact_test {
 
@@ -131,6 +131,7 @@ void run_case(const std::string& text, uint64_t seed) {
     ASSERT_TRUE(plan.ok()) << plan.error().to_string();
     const std::string wrong = wrong_on_threads(**plan, inputs, *want, never_equal);
     EXPECT_EQ(wrong, "") << describe(**plan);
+    if (nccl_stands_in()) EXPECT_EQ(wrong_on_buffers(**plan, inputs, *want), "") << describe(**plan);
 }
 
 uint64_t from_environment(const char* name, uint64_t standard) {

@@ -54,6 +54,7 @@ struct Run {
     CompileFlags flags;
     ShardFlags shards;
     double patience = 8;  // seconds
+    std::string collectives = "auto";
     std::vector<std::string> outputs;
     std::string output_dir, memory_limit, max_work;
     std::vector<std::string> compile_only;  // options that were given and are of compiling
@@ -66,6 +67,7 @@ struct Run {
     struct Times {
         double load = 0, inputs = 0, run = 0;
         std::optional<double> compile;
+        std::string collectives;  // of a mesh: "host" or "nccl"
     };
 
     // What is said of a model, which itself is gone by then.
@@ -146,6 +148,7 @@ void Run::show(const About& about, const NamedData& given, const std::vector<Dat
         j["backend"] = backend;
         j["seconds"] = {{"load", times.load}, {"inputs", times.inputs}, {"run", times.run}};
         if (times.compile) j["seconds"]["compile"] = *times.compile;
+        if (!times.collectives.empty()) j["collectives"] = times.collectives;
         j["inputs"] = Json::object();
         for (auto& [name, value] : given) j["inputs"][name] = value_json(value);
         j["outputs"] = Json::array();
@@ -181,6 +184,7 @@ void Run::show(const About& about, const NamedData& given, const std::vector<Dat
     if (times.compile) fmt::print("compile {}, ", human_seconds(*times.compile));
     fmt::print("run {}", human_seconds(times.run));
     if (flops && *flops > 0 && times.run > 0) fmt::print(" ({}FLOP/s)", human_count(*flops / times.run));
+    if (times.collectives == "nccl") fmt::print(", collectives by NCCL");
     fmt::print("\n");
 }
 
@@ -214,11 +218,14 @@ Result<std::vector<Datum>> Run::compute(Model model, const NamedData& given, Tim
 
 Result<std::vector<Datum>> Run::compute_sharded(const Model& model, const NamedData& given, Times& times) const {
     const auto made = TRY(ShardedModel::make(model, TRY(shards.chosen(sizes_of(model.graph(), given)))));
-    const ShardRunOptions options{
-        .compile = TRY(flags.chosen()), .evaluate = backend == "evaluate", .patience = patience};
+    const ShardRunOptions options{.compile = TRY(flags.chosen()),
+                                  .evaluate = backend == "evaluate",
+                                  .patience = patience,
+                                  .collectives = collectives};
     ShardTimes spent;
     auto results = rank_of_mpirun() ? made.run_with_mpi(given, options, &spent) : made.run(given, options, &spent);
     times.run = spent.run;
+    times.collectives = spent.collectives;
     if (!options.evaluate) times.compile = spent.compile;
     return results;
 }
@@ -288,6 +295,10 @@ void add_run(CLI::App& app, Chosen& chosen) {
     c->add_option("--patience", run->patience, "Seconds to wait for another rank in a collective (8)")
         ->option_text("SECONDS")
         ->check(CLI::PositiveNumber);
+    c->add_option("--collectives", run->collectives,
+                  "What moves data between ranks: auto, host (through host memory) or nccl (one GPU for each rank)")
+        ->option_text("KIND")
+        ->check(CLI::IsMember({"auto", "host", "nccl"}));
     add_strict_option(*c);
     c->add_flag("--json", run->json, "Print JSON");
     add_progress_option(*c, run->progress);

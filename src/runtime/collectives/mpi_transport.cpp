@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 
+#include "runtime/collectives/peer_watch.h"
 #include "runtime/collectives/transport.h"
 
 namespace tessera::shard {
@@ -17,6 +18,7 @@ constexpr int kAnySource = -1;
 constexpr int kHeaderTag = 1, kBytesTag = 2, kStopTag = 3;
 constexpr size_t kStopBytes = 1024;                         // of the message of a rank that stops
 constexpr size_t kChunk = size_t{1} << 30;                  // bytes of one MPI message, which counts them in an int
+constexpr int64_t kRoundsPerLook = 500;                     // of waiting, before the other processes are looked at
 constexpr auto kFarewell = std::chrono::milliseconds(300);  // until the others have read why this rank stops
 
 struct MpiStatus {
@@ -82,6 +84,22 @@ class MpiTransport : public Transport {
     }
     int64_t rank() const override { return rank_; }
     int64_t ranks() const override { return ranks_; }
+
+    // Tells the others which process this rank is, so that all notice when one ends.
+    Status introduce() {
+        std::vector<RankProcess> all(size_t(ranks_), this_process());
+        std::vector<Message> sends, receives;
+        const auto* own = reinterpret_cast<const char*>(&all[0]);
+        for (int64_t r = 0; r < ranks_; ++r) {
+            if (r == rank_) continue;
+            sends.push_back({r, {own, own + sizeof(RankProcess)}});
+            receives.push_back({r, std::vector<char>(sizeof(RankProcess))});
+        }
+        TRY(exchange("introduction", sends, receives));
+        for (const Message& m : receives) std::memcpy(&all[size_t(m.peer)], m.bytes.data(), sizeof(RankProcess));
+        watch_.emplace(rank_, all);
+        return {};
+    }
 
     Status exchange(const std::string& name, const std::vector<Message>& sends,
                     std::vector<Message>& receives) override {
@@ -156,6 +174,8 @@ class MpiTransport : public Transport {
                 failed_ = true;
                 return stopped(from.source, why.c_str());
             }
+            if (round % kRoundsPerLook == kRoundsPerLook - 1 && watch_)
+                if (const auto peer = watch_->gone()) return fail(ended(*peer, name));
             if (std::chrono::steady_clock::now() > deadline) return fail(silent(pending[open].peer, name));
             if (round > 100) std::this_thread::sleep_for(std::chrono::microseconds(round > 2000 ? 200 : 0));
         }
@@ -170,14 +190,18 @@ class MpiTransport : public Transport {
     int64_t rank_ = 0, ranks_ = 1;
     bool failed_ = false;
     std::string last_words_;  // on their way
+    std::optional<PeerWatch> watch_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> mpi_transport() {
+Result<std::unique_ptr<Transport>> mpi_transport(double patience) {
     const Mpi mpi = TRY(load_mpi());
     if (mpi.init(nullptr, nullptr) != 0) return Error(Code::E0701, "Open MPI cannot be initialized");
-    return std::unique_ptr<Transport>(std::make_unique<MpiTransport>(mpi));
+    auto transport = std::make_unique<MpiTransport>(mpi);
+    transport->set_patience(patience);
+    TRY(transport->introduce());
+    return std::unique_ptr<Transport>(std::move(transport));
 }
 
 }  // namespace tessera::shard

@@ -10,19 +10,15 @@ namespace tessera::shard {
 namespace {
 
 // What a stage reads.
+std::vector<int> reads(const Wire& w) {
+    std::vector<int> ids;
+    if (w.from >= 0) ids.push_back(w.from);
+    for (const auto& [rank, id] : w.sends) ids.push_back(id);
+    return ids;
+}
 std::vector<int> reads(const Segment& s) { return s.inputs; }
 std::vector<int> reads(const MoveStep& s) { return {s.from}; }
 std::vector<int> reads(const CombineStep& s) { return {s.from}; }
-
-// By stage, what no later one reads, nor the caller.
-std::vector<std::vector<int>> last_reads(const Plan& plan, const LocalProgram& program) {
-    std::vector<std::vector<int>> last(program.stages.size());
-    std::unordered_set<int> later(plan.outputs.begin(), plan.outputs.end());
-    for (size_t i = last.size(); i-- > 0;)
-        for (int id : std::visit([](const auto& stage) { return reads(stage); }, program.stages[i]))
-            if (later.insert(id).second) last[i].push_back(id);
-    return last;
-}
 
 class LocalRun {
   public:
@@ -30,21 +26,8 @@ class LocalRun {
         : plan_(plan), transport_(transport), segment_(segment) {}
 
     Status take(const std::vector<Datum>& inputs) {
-        for (size_t i = 0; i < inputs.size(); ++i) {
-            const int id = plan_.inputs[i];
-            const Held& h = plan_.held[size_t(id)];
-            if (!h.sizes) {
-                has_[id] = inputs[i];
-                continue;
-            }
-            const Tensor& all = inputs[i].tensor();
-            if (all.sizes() != *h.sizes)
-                return Error(Code::E0405, "input {} has sizes {}, and the program was partitioned for {}",
-                             h.value->name(), tessera::to_string(all.sizes()), tessera::to_string(*h.sizes));
-            Box whole;
-            for (int64_t n : *h.sizes) whole.push_back({0, n});
-            has_[id] = TRY(cut(all, whole, h.boxes[size_t(transport_.rank())]));
-        }
+        for (size_t i = 0; i < inputs.size(); ++i)
+            has_[plan_.inputs[i]] = TRY(input_part(plan_, i, inputs[i], transport_.rank()));
         return {};
     }
 
@@ -61,6 +44,11 @@ class LocalRun {
     }
     Status run(size_t, const CombineStep& s) {
         has_[s.to] = TRY(combine_tensor(plan_, s, has_.at(s.from).tensor(), transport_));
+        return {};
+    }
+
+    Status run(size_t, const Wire&) {
+        CHECK(false, "the program exchanges buffers");
         return {};
     }
 
@@ -82,6 +70,27 @@ class LocalRun {
 };
 
 }  // namespace
+
+std::vector<std::vector<int>> last_reads(const Plan& plan, const LocalProgram& program) {
+    std::vector<std::vector<int>> last(program.stages.size());
+    std::unordered_set<int> later(plan.outputs.begin(), plan.outputs.end());
+    for (size_t i = last.size(); i-- > 0;)
+        for (int id : std::visit([](const auto& stage) { return reads(stage); }, program.stages[i]))
+            if (later.insert(id).second) last[i].push_back(id);
+    return last;
+}
+
+Result<Datum> input_part(const Plan& plan, size_t input, const Datum& whole, int64_t rank) {
+    const Held& h = plan.held[size_t(plan.inputs[input])];
+    if (!h.sizes) return whole;
+    const Tensor& all = whole.tensor();
+    if (all.sizes() != *h.sizes)
+        return Error(Code::E0405, "input {} has sizes {}, and the program was partitioned for {}", h.value->name(),
+                     tessera::to_string(all.sizes()), tessera::to_string(*h.sizes));
+    Box box;
+    for (int64_t n : *h.sizes) box.push_back({0, n});
+    return Datum(TRY(cut(all, box, h.boxes[size_t(rank)])));
+}
 
 RunSegment by_evaluator(const LocalProgram& program) {
     return [&program](size_t stage, const std::vector<Datum>& inputs) {

@@ -21,6 +21,11 @@ Error Transport::silent(int64_t peer, const std::string& name) const {
         .hint("--patience sets how long to wait");
 }
 
+Error Transport::ended(int64_t peer, const std::string& name) const {
+    return Error(Code::E0702, "rank {}: rank {} has ended: its process is gone, in {}", rank(), peer, name)
+        .hint("it was killed, or crashed: see what it printed, and the system's log for lack of memory");
+}
+
 Error Transport::stopped(int64_t peer, const std::string& why) const {
     const std::string own = fmt::format("rank {}: ", peer);  // which its error may begin with
     return Error(Code::E0702, "rank {}: rank {} stopped: {}", rank(), peer,

@@ -40,6 +40,7 @@ class Transport {
     Header next_header(const std::string& name);
     Error disagrees(int64_t peer, const std::string& name) const;
     Error silent(int64_t peer, const std::string& name) const;
+    Error ended(int64_t peer, const std::string& name) const;
     Error stopped(int64_t peer, const std::string& why) const;
 
   private:
@@ -51,7 +52,7 @@ class Transport {
 std::vector<std::unique_ptr<Transport>> thread_transports(int64_t ranks);
 
 // This process as one of those that mpirun started. Loads Open MPI, once in a process. E0701 where there is none.
-Result<std::unique_ptr<Transport>> mpi_transport();
+Result<std::unique_ptr<Transport>> mpi_transport(double patience);
 
 // E0702 unless all ranks have the same words under the same names ("model", "mesh"): it says which rank differs in
 // what.
