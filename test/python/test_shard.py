@@ -1,9 +1,11 @@
 """tessera shard and tessera run --mesh: figures, threads, processes of Open MPI, and what happens when a rank goes wrong."""
 
 import os
+import pathlib
 import re
 import shutil
 import subprocess
+import time
 
 import numpy as np
 import onnx
@@ -151,17 +153,38 @@ def test_a_rank_killed_before_it_starts_ends_the_others(folder):
     assert start(folder, words, r2="kill -KILL $$").returncode != 0
 
 
-@MPI
-def test_a_rank_killed_in_a_run_is_named(folder):
-    """Rank 2 is killed once the ranks know one another, which is when it catches SIGTERM."""
+@pytest.fixture
+def long_model(folder):
+    """A run that takes long after the ranks know one another, which is when they catch SIGTERM."""
     weights = [numpy_helper.from_array(np.full((2048, 2048), 0.01, np.float32), f"w{i}") for i in range(2)]
     steps = " ".join(f"m{i} = MatMul(v{i}, w{i % 2}) v{i + 1} = Relu(m{i})" for i in range(30))
     model = onnx.parser.parse_model(f'''<ir_version: 8, opset_import: ["" : 18]>
         long (float[4096,2048] v0) => (float[4096,2048] v30) {{ {steps} }}''')
     model.graph.initializer.extend(weights)
     onnx.save(model, folder / "long.onnx")
-    caught = "0x$(awk '/SigCgt/ {print $2}' /proc/$$/status)"
-    killer = f'(until (( {caught} & 0x4000 )); do sleep 0.1; done; sleep 1; kill -KILL $$) & exec "$@"'
-    words = ("run", "long.onnx", "--random", "--mesh", "data=4", "--shard", "v0=data,_")
-    done = start(folder, words, r2=killer)
+    return folder / "long.onnx"
+
+
+LONG_RUN = ("run", "long.onnx", "--random", "--mesh", "data=4", "--shard", "v0=data,_")
+CATCHES = "0x$(awk '/SigCgt/ {print $2}' /proc/$$/status)"
+IN_THE_RUN = f"until (( {CATCHES} & 0x4000 )); do sleep 0.1; done; sleep 1"
+
+
+@MPI
+def test_a_rank_killed_in_a_run_is_named(folder, long_model):
+    done = start(folder, LONG_RUN, r2=f'({IN_THE_RUN}; kill -KILL $$) & exec "$@"')
     assert done.returncode != 0 and re.search("E0702: rank [013]: rank 2 has ended", done.stderr), done.stderr
+
+
+@MPI
+def test_ranks_do_not_outlive_mpirun(folder, long_model):
+    done = start(folder, LONG_RUN, r2=f'echo $$ > process; ({IN_THE_RUN}; kill -KILL $PPID) & exec "$@"')
+    assert done.returncode == -9
+    process = int((folder / "process").read_text())
+    state = pathlib.Path(f"/proc/{process}/stat")
+    for _ in range(100):
+        if not state.exists() or ") Z" in state.read_text():
+            return
+        time.sleep(0.1)
+    os.kill(process, 9)
+    pytest.fail("a rank goes on after mpirun")

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -56,9 +57,12 @@ PeerWatch::PeerWatch(int64_t rank, const std::vector<RankProcess>& ranks) {
     action.sa_handler = on_termination;
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, &previous_action);
+    prctl(PR_GET_PDEATHSIG, &signal_of_parent_);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 
 PeerWatch::~PeerWatch() {
+    prctl(PR_SET_PDEATHSIG, signal_of_parent_);
     sigaction(SIGTERM, &previous_action, nullptr);
     last_words.clear();
 }

@@ -1,5 +1,5 @@
 // Which ranks of this host have ended. While a watch lives, a process that is terminated (mpirun ends all ranks when
-// one dies) says first who is gone. One watch at a time in a process.
+// one dies) says first who is gone, and does not outlive mpirun. One watch at a time in a process.
 #pragma once
 
 #include <sys/types.h>
@@ -28,6 +28,7 @@ class PeerWatch {
 
   private:
     std::vector<std::pair<int64_t, pid_t>> peers_;  // rank and process
+    int signal_of_parent_ = 0;                      // that this process gets when its parent ends, without a watch
 };
 
 }  // namespace tessera::shard
