@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 CPP_FILES = git ls-files '*.cpp' '*.h'
 
 .NOTPARALLEL:
-.PHONY: help run test test-all oracles rtl install pictures bench format format-check fuzz clean setup configure configure-python build all python wheel
+.PHONY: help run test test-all oracles rtl mpi install pictures bench format format-check fuzz clean setup configure configure-python build all python wheel
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -13,12 +13,12 @@ help: ## List the targets
 run: build ## Build the command line and run the built-in ResNet-50
 	build/bin/tessera run
 
-test: oracles rtl all python ## Build everything and run every test
+test: oracles rtl mpi all python ## Build everything and run every test
 	@tools/setup.sh check || echo "Without shellcheck, the test of the scripts is skipped."
 	@tools/setup.sh browser || echo "Without a browser, the tests of the pages are skipped."
 	@tools/test.sh
 
-test-all: oracles rtl all python ## The same, with every test program under the sanitizers, and those of threads under ThreadSanitizer
+test-all: oracles rtl mpi all python ## The same, with every test program under the sanitizers, and those of threads under ThreadSanitizer
 	@tools/setup.sh browser || echo "Without a browser, the tests of the pages are skipped."
 	@tools/test.sh --all
 
@@ -57,6 +57,9 @@ rtl:
 
 configure: setup
 	@cmake --preset release >/dev/null
+
+mpi:
+	@tools/setup.sh mpi || echo "Without Open MPI, the tests of ranks as processes are skipped."
 
 build: configure ## Build the command line
 	@cmake --build --preset release --target tessera-cli
