@@ -5,6 +5,7 @@
 
 #include "graph/evaluate/evaluate.h"
 #include "graph/gradient/tensor_expression.h"
+#include "onnx/file.h"
 #include "shard/pieces.h"
 #include "shard/wires.h"
 
@@ -16,6 +17,16 @@ Box whole_box(const Sizes& sizes) {
     for (int64_t n : sizes) box.push_back({0, n});
     return box;
 }
+
+// Of a mapped file, only the pages of a rank's part stay in memory, as its copy.
+Result<Tensor> cut_weight(const Tensor& all, const Box& held, const Box& box) {
+    Tensor part = TRY(cut(all, held, box));
+    if (part.data() != all.data()) onnx::MappedFile::release_pages(all.data(), size_t(all.bytes()));
+    return part;
+}
+
+// Bytes of collectives under way, as a rank receives them: their messages are copies.
+constexpr int64_t kMostUnderWay = 32 << 20;
 
 // What a reduction over nothing is.
 double identity_of(ReduceOp op, DType dtype) {
@@ -49,7 +60,9 @@ class Cutting {
     }
 
     Result<LocalProgram> run() {
-        for (const PlanStep& step : plan_.steps) {
+        for (size_t i = 0; i < plan_.steps.size(); ++i) {
+            const PlanStep& step = plan_.steps[i];
+            if (i == 0 || starts_collective(i) || starts_collective(i - 1) || is_cut(i)) finish_reads(i);
             if (auto* c = std::get_if<ComputeStep>(&step)) {
                 TRY(compute(*c));
             } else if (auto* m = std::get_if<MoveStep>(&step)) {
@@ -58,11 +71,13 @@ class Cutting {
                 TRY(combine(std::get<CombineStep>(step)));
             }
         }
+        close();
+        for (int id : plan_.outputs) finish(id);
         needed_.insert(plan_.outputs.begin(), plan_.outputs.end());
         for (int id : plan_.outputs)
             if (is_constant(id)) TRY(local(id));
         close();
-        TRY(finish());
+        TRY(add_outputs());
         return std::move(program_);
     }
 
@@ -91,8 +106,51 @@ class Cutting {
         open_.reset();
     }
 
+    bool starts_collective(size_t step) const {
+        auto* move = std::get_if<MoveStep>(&plan_.steps[step]);
+        return move ? !is_local(plan_, *move) : std::holds_alternative<CombineStep>(plan_.steps[step]);
+    }
+    bool is_cut(size_t step) const { return std::binary_search(plan_.cuts.begin(), plan_.cuts.end(), step); }
+
+    // Those that started first make room for others: by the plan, the same on all ranks.
+    template <typename Step>
+    void start(const Step& step, int made) {
+        close();
+        const int64_t bytes = received_bytes(plan_, step);
+        while (!started_.empty() && under_way_ + bytes > kMostUnderWay) finish(started_.front().first);
+        program_.stages.emplace_back(step);
+        started_.emplace_back(made, bytes);
+        under_way_ += bytes;
+    }
+    void finish(int id) {
+        const auto at = std::find_if(started_.begin(), started_.end(), [&](const auto& s) { return s.first == id; });
+        if (at == started_.end()) return;
+        close();
+        under_way_ -= at->second;
+        started_.erase(at);
+        program_.stages.emplace_back(FinishStage{id});
+    }
+    // The collectives that a step reads, and those after it up to the next collective or cut: by the plan, so that all
+    // ranks wait for them in the same order.
+    void finish_reads(size_t step) {
+        if (transfer_ == Transfer::Buffers) return;  // those are finished by the stream
+        if (!starts_collective(step)) close();
+        for (size_t i = step; i < plan_.steps.size(); ++i) {
+            if (i > step && (starts_collective(i) || is_cut(i))) return;
+            if (auto* c = std::get_if<ComputeStep>(&plan_.steps[i])) {
+                for (const auto& in : c->inputs)
+                    if (in) finish(*in);
+            } else if (auto* m = std::get_if<MoveStep>(&plan_.steps[i])) {
+                finish(m->from);
+            } else {
+                finish(std::get<CombineStep>(plan_.steps[i]).from);
+            }
+            if (starts_collective(i)) return;
+        }
+    }
+
     // Outputs: what somebody else reads.
-    Status finish() {
+    Status add_outputs() {
         for (const Open& s : segments_) needed_.insert(s.inputs.begin(), s.inputs.end());
         size_t next = 0;
         for (auto& stage : program_.stages) {
@@ -133,7 +191,7 @@ class Cutting {
         if (is_constant(id)) {
             const Held& h = held(id);
             const Tensor& all = *h.value->tensor();
-            v = s.graph->constant(h.sizes ? TRY(cut(all, whole_box(*h.sizes), box(id))) : all);
+            v = s.graph->constant(h.sizes ? TRY(cut_weight(all, whole_box(*h.sizes), box(id))) : all);
             s.made.push_back(id);  // where another segment or a collective reads it
         } else {
             v = s.graph->add_input(name_of(id), local_type(id));
@@ -155,8 +213,7 @@ class Cutting {
     Status combine(const CombineStep& step) {
         if (transfer_ == Transfer::Buffers) return combine_buffers(step);
         needed_.insert(step.from);
-        close();
-        program_.stages.emplace_back(step);
+        start(step, step.to);
         return {};
     }
 
@@ -270,8 +327,7 @@ class Cutting {
         if (!is_local(plan_, m)) {
             if (is_constant(m.from)) TRY(local(m.from));
             needed_.insert(m.from);
-            close();
-            program_.stages.emplace_back(m);
+            start(m, m.to);
             return {};
         }
         const Held& from = held(m.from);
@@ -371,6 +427,8 @@ class Cutting {
     std::vector<Open> segments_;
     std::optional<Open> open_;
     std::set<int> constant_parts_;
+    std::vector<std::pair<int, int64_t>> started_;  // made by collectives that have started, and bytes
+    int64_t under_way_ = 0;
     std::set<int> needed_;  // by collectives, other segments and the caller
 };
 

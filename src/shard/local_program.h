@@ -11,6 +11,11 @@ struct Segment {
     std::vector<int> inputs, outputs;
 };
 
+// Waits for the collective that makes a held tensor; those of MoveStep and CombineStep only start it.
+struct FinishStage {
+    int made = 0;
+};
+
 // A buffer of one dimension, which segments pack and unpack. It is numbered after what the plan holds.
 struct WireBuffer {
     DType dtype = DType::f32;
@@ -31,7 +36,7 @@ struct Wire {
 
 struct LocalProgram {
     int64_t rank = 0;
-    std::vector<std::variant<Segment, MoveStep, CombineStep, Wire>> stages;
+    std::vector<std::variant<Segment, MoveStep, CombineStep, FinishStage, Wire>> stages;
     std::vector<WireBuffer> buffers = {};
 };
 

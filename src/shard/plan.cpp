@@ -5,6 +5,7 @@
 #include <set>
 
 #include "shard/cost.h"
+#include "shard/order_steps.h"
 #include "shard/tidy_plan.h"
 
 namespace tessera::shard {
@@ -35,11 +36,25 @@ class Planning {
     void run() {
         for (const auto& v : plan_.graph->inputs()) plan_.inputs.push_back(source(v.get()));
         for (const Unit& u : plan_.units) u.body ? divided(u) : whole(u);
-        for (const Value* v : plan_.graph->outputs()) plan_.outputs.push_back(fetch_whole(v));
+        hold_outputs();
         tidy_plan(plan_);
+        order_steps(plan_, options_.overlap_operations);
     }
 
   private:
+    void hold_outputs() {
+        const auto& inputs = plan_.graph->inputs();
+        const auto& outputs = plan_.graph->outputs();
+        plan_.in_parts.resize(inputs.size());
+        std::vector<const Value*> instead_of(outputs.size());
+        for (const KeptState& k : options_.kept) {
+            plan_.in_parts[k.input] = divisible_sizes(*inputs[k.input]).has_value();
+            if (k.output && plan_.in_parts[k.input]) instead_of[*k.output] = inputs[k.input].get();
+        }
+        for (size_t i = 0; i < outputs.size(); ++i)
+            plan_.outputs.push_back(instead_of[i] ? fetch(outputs[i], home(instead_of[i])) : fetch_whole(outputs[i]));
+    }
+
     // Held tensors.
     int hold(Held h) {
         plan_.held.push_back(std::move(h));

@@ -50,13 +50,25 @@ struct Plan {
     std::vector<std::string> conflicts;
     std::vector<Held> held;
     std::vector<PlanStep> steps;
-    std::vector<int> inputs, outputs;  // held, of the graph's inputs and outputs; outputs are whole on every rank
+    std::vector<size_t> cuts;  // numbers of steps, ascending, from which on computation may wait for other collectives
+    std::vector<int> inputs, outputs;  // held, of the graph's inputs and outputs
+    std::vector<bool> in_parts;        // by input: a rank is given its part of it, not the whole
+};
+
+// An output that takes an input's place in the next run, such as an updated weight: each rank is given and gives its
+// part. All other outputs are whole on every rank.
+struct KeptState {
+    size_t input = 0;
+    std::optional<size_t> output = {};  // none: it stays as it is
 };
 
 struct PlanOptions {
+    std::vector<KeptState> kept = {};
     // Bytes that a rank may receive instead of computing for one operation: what a device computes in the time of a
     // byte.
     double operations_per_byte = 100;
+    // Operations that are worth a segment of their own beside a collective that they do not wait for.
+    double overlap_operations = 1 << 26;
     // Draws a number below n: then divisions are drawn and not chosen by cost. For tests.
     std::function<size_t(size_t)> draw = {};
 };

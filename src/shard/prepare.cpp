@@ -1,5 +1,6 @@
 #include "shard/prepare.h"
 
+#include "onnx/file.h"
 #include "rewrite/fix_sizes.h"
 #include "rewrite/passes/lowering_passes.h"
 #include "rewrite/passes/optimize.h"
@@ -23,6 +24,9 @@ Result<std::shared_ptr<Graph>> graph_to_shard(const Graph& graph, const SymbolVa
     if (optimized) TRY(optimize(*own, {.last_phase = Phase::Rewrite}));
     TRY(expand_composites(*own, context));
     own->erase_unused();
+    for (const auto& c : own->constants())  // rewriting looked at samples of them
+        if (c->type().tensor().dtype != DType::string)
+            onnx::MappedFile::release_pages(c->tensor()->data(), size_t(c->tensor()->bytes()));
     return own;
 }
 

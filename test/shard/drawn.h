@@ -54,11 +54,11 @@ class Recorded : public Transport {
     explicit Recorded(Transport& inner) : inner_(inner) {}
     int64_t rank() const override { return inner_.rank(); }
     int64_t ranks() const override { return inner_.ranks(); }
-    Status exchange(const std::string& name, const std::vector<Message>& sends,
-                    std::vector<Message>& receives) override {
-        names.push_back(name);
-        return inner_.exchange(name, sends, receives);
+    Status start(Exchange& e) override {
+        names.push_back(e.name);
+        return inner_.start(e);
     }
+    Status finish(Exchange& e) override { return inner_.finish(e); }
     void stop(const Error& error) override { inner_.stop(error); }
     std::vector<std::string> names;
 

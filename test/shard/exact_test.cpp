@@ -124,7 +124,7 @@ void run_case(const std::string& text, uint64_t seed) {
     }
     const auto want = evaluate(**graph, named);
     ASSERT_TRUE(want.ok()) << want.error().to_string();
-    PlanOptions options;
+    PlanOptions options{.overlap_operations = draw.below(2) > 0 ? 1.0 : 1e9};
     if (draw.below(4) > 0) options.draw = [&](size_t n) { return draw.below(n); };
     const Shardings given = draw.below(4) > 0 ? draw.shardings(**graph, mesh) : Shardings{};
     auto plan = make_plan(*graph, mesh, given, options);

@@ -122,7 +122,7 @@ void run_case(const fs::path& folder, uint64_t seed, Counts& counts) {
     const auto want = evaluate(**graph, sample->inputs);
     if (!want.ok()) return;
     const Mesh mesh = draw.mesh();
-    PlanOptions options;
+    PlanOptions options{.overlap_operations = draw.below(2) > 0 ? 1.0 : 1e9};
     if (draw.below(4) > 0) options.draw = [&](size_t n) { return draw.below(n); };
     auto plan = make_plan(*graph, mesh, draw.shardings(**graph, mesh), options);
     if (!plan.ok()) {

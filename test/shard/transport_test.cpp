@@ -52,6 +52,45 @@ TEST(ShardTransport, AnotherOrderIsCaught) {
     }
 }
 
+// Starts exchanges in one order and finishes them in another.
+std::function<Status(Transport&)> overlapped(std::vector<std::string> started, std::vector<size_t> finished) {
+    return [=](Transport& t) -> Status {
+        std::vector<Exchange> all;
+        for (const std::string& name : started) {
+            all.push_back({.name = name,
+                           .sends = {{1 - t.rank(), bytes_of(name)}},
+                           .receives = {{1 - t.rank(), std::vector<char>(1)}}});
+            TRY(t.start(all.back()));
+        }
+        for (size_t i : finished) {
+            TRY(t.finish(all[i]));
+            if (all[i].receives[0].bytes != bytes_of(started[i])) return Error(Code::E0407, "other bytes came");
+        }
+        return {};
+    };
+}
+
+TEST(ShardTransport, ExchangesFinishInAnyOrder) {
+    for (const Status& s : both(overlapped({"a", "b", "c"}, {2, 0, 1}), overlapped({"a", "b", "c"}, {1, 2, 0})))
+        EXPECT_TRUE(s.ok()) << s.error().to_string();
+}
+
+TEST(ShardTransport, AnotherOrderOfStartsIsCaught) {
+    for (const auto& finished : {std::vector<size_t>{0, 1}, {1, 0}}) {
+        const auto results = both(overlapped({"a", "b"}, finished), overlapped({"b", "a"}, finished));
+        for (const Status& s : results) {
+            ASSERT_FALSE(s.ok());
+            EXPECT_NE(s.error().message().find("makes another exchange"), std::string::npos) << s.error().message();
+        }
+    }
+}
+
+TEST(ShardTransport, AnExchangeThatIsLeftOutIsCaught) {
+    const auto results = both(overlapped({"a", "b"}, {1, 0}), overlapped({"b"}, {0}), 0.2);
+    ASSERT_FALSE(results[1].ok());
+    EXPECT_NE(results[1].error().message().find("makes another exchange"), std::string::npos);
+}
+
 TEST(ShardTransport, AnotherSizeIsCaught) {
     const auto results = both(exchanges({"a"}), exchanges({"a"}, 4));
     ASSERT_FALSE(results[1].ok());

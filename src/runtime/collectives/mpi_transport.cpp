@@ -15,10 +15,12 @@ namespace {
 
 using Handle = void*;
 constexpr int kAnySource = -1;
-constexpr int kHeaderTag = 1, kBytesTag = 2, kStopTag = 3;
+constexpr int kHeaderTag = 1, kStopTag = 2, kBytesTag = 3;
+constexpr uint64_t kTags = 16384;                           // MPI promises tags up to 32767
 constexpr size_t kStopBytes = 1024;                         // of the message of a rank that stops
 constexpr size_t kChunk = size_t{1} << 30;                  // bytes of one MPI message, which counts them in an int
 constexpr int64_t kRoundsPerLook = 500;                     // of waiting, before the other processes are looked at
+constexpr auto kSuspended = std::chrono::seconds(3);        // that a process of this host may be stopped by a signal
 constexpr auto kFarewell = std::chrono::milliseconds(300);  // until the others have read why this rank stops
 
 struct MpiStatus {
@@ -101,26 +103,32 @@ class MpiTransport : public Transport {
         return {};
     }
 
-    Status exchange(const std::string& name, const std::vector<Message>& sends,
-                    std::vector<Message>& receives) override {
-        const Header header = next_header(name);
-        std::vector<Header> out, in(receives.size());
-        for (const Message& m : sends) out.push_back({header.number, header.name, m.bytes.size()});
-        std::vector<Pending> pending;
-        for (size_t i = 0; i < receives.size(); ++i)
-            receive(&in[i], sizeof(Header), receives[i].peer, kHeaderTag, pending);
-        for (size_t i = 0; i < sends.size(); ++i) {
-            send(&out[i], sizeof(Header), sends[i].peer, kHeaderTag, pending);
-            send(sends[i].bytes.data(), sends[i].bytes.size(), sends[i].peer, kBytesTag, pending);
+    Status start(Exchange& e) override {
+        e.header = next_header(e.name);
+        auto own = std::make_shared<UnderWay>();
+        for (const Message& m : e.sends) own->out.push_back({e.header.number, e.header.name, m.bytes.size()});
+        own->in.resize(e.receives.size());
+        for (size_t i = 0; i < e.receives.size(); ++i)
+            receive(&own->in[i], sizeof(Header), e.receives[i].peer, kHeaderTag, own->pending);
+        for (size_t i = 0; i < e.sends.size(); ++i) {
+            send(&own->out[i], sizeof(Header), e.sends[i].peer, kHeaderTag, own->pending);
+            send(e.sends[i].bytes.data(), e.sends[i].bytes.size(), e.sends[i].peer, bytes_tag(e.header), own->pending);
         }
+        e.under_way = std::move(own);
+        return {};
+    }
+
+    Status finish(Exchange& e) override {
+        UnderWay& own = *static_cast<UnderWay*>(e.under_way.get());
         // The bytes are received only where the header is the expected one: a longer message than its buffer is fatal.
-        TRY(wait(pending, receives.size(), name));
-        for (size_t i = 0; i < receives.size(); ++i) {
-            if (in[i] != Header{header.number, header.name, receives[i].bytes.size()})
-                return fail(disagrees(receives[i].peer, name));
-            receive(receives[i].bytes.data(), receives[i].bytes.size(), receives[i].peer, kBytesTag, pending);
+        TRY(wait(own.pending, e.receives.size(), e.name));
+        for (size_t i = 0; i < e.receives.size(); ++i) {
+            Message& m = e.receives[i];
+            if (own.in[i] != Header{e.header.number, e.header.name, m.bytes.size()})
+                return fail(disagrees(m.peer, e.name));
+            receive(m.bytes.data(), m.bytes.size(), m.peer, bytes_tag(e.header), own.pending);
         }
-        return wait(pending, pending.size(), name);
+        return wait(own.pending, own.pending.size(), e.name);
     }
 
     void stop(const Error& error) override {
@@ -138,6 +146,13 @@ class MpiTransport : public Transport {
         Handle request;
         int64_t peer;
     };
+    struct UnderWay {
+        std::vector<Header> out, in;
+        std::vector<Pending> pending;  // headers to receive first
+    };
+
+    // Exchanges that are under way together have tags of their own, so that they can be finished in any order.
+    static int bytes_tag(const Header& header) { return kBytesTag + int(header.number % kTags); }
 
     void send(const void* data, size_t bytes, int64_t peer, int tag, std::vector<Pending>& pending) {
         for (size_t at = 0; at < bytes; at += kChunk) {
@@ -154,9 +169,23 @@ class MpiTransport : public Transport {
         }
     }
 
+    // At the other processes of this host.
+    Status look(const std::string& name, std::optional<std::chrono::steady_clock::time_point>& suspended_since) {
+        if (const auto peer = watch_->gone()) return fail(ended(*peer, name));
+        const auto peer = watch_->suspended();
+        const auto now = std::chrono::steady_clock::now();
+        if (!peer) {
+            suspended_since.reset();
+            return {};
+        }
+        if (!suspended_since) suspended_since = now;
+        return now - *suspended_since < kSuspended ? Status() : fail(suspended(*peer, name));
+    }
+
     // Until the first `count` are done.
     Status wait(std::vector<Pending>& pending, size_t count, const std::string& name) {
         const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience());
+        std::optional<std::chrono::steady_clock::time_point> suspended_since;
         for (int64_t round = 0;; ++round) {
             size_t open = count;
             for (size_t i = 0; i < count; ++i) {
@@ -174,8 +203,9 @@ class MpiTransport : public Transport {
                 failed_ = true;
                 return stopped(from.source, why.c_str());
             }
-            if (round % kRoundsPerLook == kRoundsPerLook - 1 && watch_)
-                if (const auto peer = watch_->gone()) return fail(ended(*peer, name));
+            if (round % kRoundsPerLook == kRoundsPerLook - 1 && watch_) {
+                TRY(look(name, suspended_since));
+            }
             if (std::chrono::steady_clock::now() > deadline) return fail(silent(pending[open].peer, name));
             if (round > 100) std::this_thread::sleep_for(std::chrono::microseconds(round > 2000 ? 200 : 0));
         }

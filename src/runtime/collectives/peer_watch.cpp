@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <fstream>
 #include <string>
 
 #include "base/digest.h"
@@ -32,6 +33,15 @@ void on_termination(int number) {
         }
     sigaction(number, &previous_action, nullptr);
     raise(number);  // delivered when this handler returns
+}
+
+// The state follows the name, which is in brackets and may have any characters.
+bool is_suspended(pid_t process) {
+    std::ifstream file(fmt::format("/proc/{}/stat", process));
+    std::string line;
+    std::getline(file, line);
+    const size_t name = line.rfind(')');
+    return name != std::string::npos && name + 2 < line.size() && line[name + 2] == 'T';
 }
 
 }  // namespace
@@ -70,6 +80,12 @@ PeerWatch::~PeerWatch() {
 std::optional<int64_t> PeerWatch::gone() const {
     for (const auto& [rank, process] : peers_)
         if (has_ended(process)) return rank;
+    return {};
+}
+
+std::optional<int64_t> PeerWatch::suspended() const {
+    for (const auto& [rank, process] : peers_)
+        if (is_suspended(process)) return rank;
     return {};
 }
 

@@ -24,7 +24,8 @@ class PeerWatch {
     PeerWatch(const PeerWatch&) = delete;
     PeerWatch& operator=(const PeerWatch&) = delete;
 
-    std::optional<int64_t> gone() const;  // the first rank of this host whose process has ended
+    std::optional<int64_t> gone() const;       // the first rank of this host whose process has ended
+    std::optional<int64_t> suspended() const;  // or is stopped by a signal
 
   private:
     std::vector<std::pair<int64_t, pid_t>> peers_;  // rank and process

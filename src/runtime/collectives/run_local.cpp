@@ -19,13 +19,14 @@ std::vector<int> reads(const Wire& w) {
 std::vector<int> reads(const Segment& s) { return s.inputs; }
 std::vector<int> reads(const MoveStep& s) { return {s.from}; }
 std::vector<int> reads(const CombineStep& s) { return {s.from}; }
+std::vector<int> reads(const FinishStage&) { return {}; }
 
 class LocalRun {
   public:
     LocalRun(const Plan& plan, Transport& transport, const RunSegment& segment)
         : plan_(plan), transport_(transport), segment_(segment) {}
 
-    Status take(const std::vector<Datum>& inputs) {
+    Status take(std::vector<Datum> inputs) {
         for (size_t i = 0; i < inputs.size(); ++i)
             has_[plan_.inputs[i]] = TRY(input_part(plan_, i, inputs[i], transport_.rank()));
         return {};
@@ -39,11 +40,16 @@ class LocalRun {
         return {};
     }
     Status run(size_t, const MoveStep& s) {
-        has_[s.to] = TRY(move_tensor(plan_, s, has_.at(s.from).tensor(), transport_));
+        under_way_[s.to] = TRY(start_move(plan_, s, has_.at(s.from).tensor(), transport_));
         return {};
     }
     Status run(size_t, const CombineStep& s) {
-        has_[s.to] = TRY(combine_tensor(plan_, s, has_.at(s.from).tensor(), transport_));
+        under_way_[s.to] = TRY(start_combine(plan_, s, has_.at(s.from).tensor(), transport_));
+        return {};
+    }
+    Status run(size_t, const FinishStage& s) {
+        auto collecting = under_way_.extract(s.made);
+        has_[s.made] = TRY(finish(collecting.mapped(), transport_));
         return {};
     }
 
@@ -67,6 +73,7 @@ class LocalRun {
     Transport& transport_;
     const RunSegment& segment_;
     std::unordered_map<int, Datum> has_;
+    std::unordered_map<int, Collecting> under_way_;
 };
 
 }  // namespace
@@ -84,12 +91,17 @@ Result<Datum> input_part(const Plan& plan, size_t input, const Datum& whole, int
     const Held& h = plan.held[size_t(plan.inputs[input])];
     if (!h.sizes) return whole;
     const Tensor& all = whole.tensor();
+    const Box& own = h.boxes[size_t(rank)];
+    if (plan.in_parts[input]) {
+        CHECK(all.sizes() == lengths(own), "a rank is given another part than its own");
+        return whole;
+    }
     if (all.sizes() != *h.sizes)
         return Error(Code::E0405, "input {} has sizes {}, and the program was partitioned for {}", h.value->name(),
                      tessera::to_string(all.sizes()), tessera::to_string(*h.sizes));
     Box box;
     for (int64_t n : *h.sizes) box.push_back({0, n});
-    return Datum(TRY(cut(all, box, h.boxes[size_t(rank)])));
+    return Datum(TRY(cut(all, box, own)));
 }
 
 RunSegment by_evaluator(const LocalProgram& program) {
@@ -101,10 +113,10 @@ RunSegment by_evaluator(const LocalProgram& program) {
     };
 }
 
-Result<std::vector<Datum>> run_local(const Plan& plan, const LocalProgram& program, const std::vector<Datum>& inputs,
+Result<std::vector<Datum>> run_local(const Plan& plan, const LocalProgram& program, std::vector<Datum> inputs,
                                      Transport& transport, const RunSegment& segment) {
     LocalRun run(plan, transport, segment);
-    Status status = run.take(inputs);
+    Status status = run.take(std::move(inputs));
     const auto last = last_reads(plan, program);
     for (size_t i = 0; i < program.stages.size() && status.ok(); ++i) {
         status = std::visit([&](const auto& stage) { return run.run(i, stage); }, program.stages[i]);

@@ -5,24 +5,29 @@
 
 namespace tessera::shard {
 
-Result<std::vector<std::vector<Datum>>> run_on_threads(const Plan& plan, const std::vector<Datum>& inputs,
-                                                       const std::vector<ThreadRank>& ranks) {
-    std::vector<std::vector<Datum>> outputs(ranks.size());
+Status on_threads(size_t ranks, const std::function<Status(size_t)>& f) {
     std::optional<Error> first;
     std::mutex mutex;
     std::vector<std::thread> threads;
-    for (size_t r = 0; r < ranks.size(); ++r)
+    for (size_t r = 0; r < ranks; ++r)
         threads.emplace_back([&, r] {
-            auto result = run_local(plan, ranks[r].program, inputs, *ranks[r].transport, ranks[r].segments);
-            if (result.ok()) {
-                outputs[r] = std::move(*result);
-                return;
-            }
+            const Status done = f(r);
+            if (done.ok()) return;
             const std::lock_guard lock(mutex);
-            if (!first) first = result.error();
+            if (!first) first = done.error();
         });
     for (std::thread& t : threads) t.join();
     if (first) return *first;
+    return {};
+}
+
+Result<std::vector<std::vector<Datum>>> run_on_threads(const Plan& plan, const std::vector<Datum>& inputs,
+                                                       const std::vector<ThreadRank>& ranks) {
+    std::vector<std::vector<Datum>> outputs(ranks.size());
+    TRY(on_threads(ranks.size(), [&](size_t r) -> Status {
+        outputs[r] = TRY(run_local(plan, ranks[r].program, inputs, *ranks[r].transport, ranks[r].segments));
+        return {};
+    }));
     return outputs;
 }
 

@@ -5,6 +5,9 @@
 
 namespace tessera::shard {
 
+// Calls f(rank) for all ranks at once. The error of the one that failed first, where one did.
+Status on_threads(size_t ranks, const std::function<Status(size_t)>& f);
+
 // The outputs of every rank, for whole inputs. The error of the rank that failed first, where one did. By rank: who
 // transports, the program, and what computes its segments.
 struct ThreadRank {

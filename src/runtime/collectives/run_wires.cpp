@@ -65,6 +65,7 @@ class WireRun {
     }
     Status run(size_t, const MoveStep&) { return not_mine(); }
     Status run(size_t, const CombineStep&) { return not_mine(); }
+    Status run(size_t, const FinishStage&) { return not_mine(); }
 
     void release(const std::vector<int>& ids) {
         for (int id : ids) has_.erase(id);

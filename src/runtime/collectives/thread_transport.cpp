@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -28,24 +29,33 @@ class ThreadTransport : public Transport {
     int64_t rank() const override { return rank_; }
     int64_t ranks() const override { return ranks_; }
 
-    Status exchange(const std::string& name, const std::vector<Message>& sends,
-                    std::vector<Message>& receives) override {
-        const Header header = next_header(name);
+    Status start(Exchange& e) override {
+        e.header = next_header(e.name);
+        const std::lock_guard lock(post_->mutex);
+        for (Message& m : e.sends)
+            post_->letters[{rank_, m.peer}].push_back({e.header.number, e.header.name, std::move(m.bytes)});
+        post_->arrived.notify_all();
+        return {};
+    }
+
+    Status finish(Exchange& e) override {
         const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience());
         std::unique_lock lock(post_->mutex);
-        for (const Message& m : sends) post_->letters[{rank_, m.peer}].push_back({header.number, header.name, m.bytes});
-        post_->arrived.notify_all();
-        for (Message& m : receives) {
+        for (Message& m : e.receives) {
             auto& box = post_->letters[{m.peer, rank_}];
-            const bool in_time =
-                post_->arrived.wait_until(lock, deadline, [&] { return !box.empty() || post_->stopped; });
-            if (box.empty())
-                return in_time ? stopped(post_->stopped->first, post_->stopped->second) : silent(m.peer, name);
-            Post::Letter letter = std::move(box.front());
-            box.pop_front();
-            if (letter.number != header.number || letter.name != header.name || letter.bytes.size() != m.bytes.size())
-                return disagrees(m.peer, name);
-            m.bytes = std::move(letter.bytes);
+            // Letters of a rank have rising numbers: after one with a higher number, the expected one does not come.
+            auto at = box.end();
+            const auto here = [&] {
+                at = std::find_if(box.begin(), box.end(), [&](const auto& l) { return l.number >= e.header.number; });
+                return at != box.end();
+            };
+            const bool in_time = post_->arrived.wait_until(lock, deadline, [&] { return here() || post_->stopped; });
+            if (at == box.end())
+                return in_time ? stopped(post_->stopped->first, post_->stopped->second) : silent(m.peer, e.name);
+            if (at->number != e.header.number || at->name != e.header.name || at->bytes.size() != m.bytes.size())
+                return disagrees(m.peer, e.name);
+            m.bytes = std::move(at->bytes);
+            box.erase(at);
         }
         return {};
     }

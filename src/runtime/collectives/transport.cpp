@@ -11,6 +11,14 @@ Transport::Header Transport::next_header(const std::string& name) {
     return {exchanges_++, digest_bytes(name.data(), name.size()).low, 0};
 }
 
+Status Transport::exchange(const std::string& name, const std::vector<Message>& sends, std::vector<Message>& receives) {
+    Exchange one{.name = name, .sends = sends, .receives = std::move(receives)};
+    TRY(start(one));
+    TRY(finish(one));
+    receives = std::move(one.receives);
+    return {};
+}
+
 Error Transport::disagrees(int64_t peer, const std::string& name) const {
     return Error(Code::E0702, "rank {}: rank {} makes another exchange than {}", rank(), peer, name)
         .hint("all ranks must run the same program");
@@ -24,6 +32,12 @@ Error Transport::silent(int64_t peer, const std::string& name) const {
 Error Transport::ended(int64_t peer, const std::string& name) const {
     return Error(Code::E0702, "rank {}: rank {} has ended: its process is gone, in {}", rank(), peer, name)
         .hint("it was killed, or crashed: see what it printed, and the system's log for lack of memory");
+}
+
+Error Transport::suspended(int64_t peer, const std::string& name) const {
+    return Error(Code::E0702, "rank {}: rank {} is suspended: a signal has stopped its process, in {}", rank(), peer,
+                 name)
+        .hint("SIGSTOP and the like stop a process until SIGCONT");
 }
 
 Error Transport::stopped(int64_t peer, const std::string& why) const {
