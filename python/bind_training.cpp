@@ -60,6 +60,10 @@ void bind_training(nb::module_& m) {
         .def_rw("accumulate", &TrainingOptions::accumulate)
         .def_rw("training_mode", &TrainingOptions::training_mode)
         .def_rw("seed", &TrainingOptions::seed)
+        .def("set_mesh", [](TrainingOptions& o, const std::string& axes,
+                            const std::vector<std::pair<std::string, std::string>>& shardings, int zero) {
+            o.mesh = {.axes = axes, .shardings = shardings, .zero = zero};
+        }, nb::arg("axes"), nb::arg("shardings"), nb::arg("zero"))
         .def("set_compile", [](TrainingOptions& o, const std::string& target, int threads, const std::string& precision,
                                const std::optional<std::string>& cache) {
             o.compile.target = target;
@@ -91,6 +95,17 @@ void bind_training(nb::module_& m) {
         .def_prop_ro("updates", &Training::updates)
         .def_prop_ro("skipped", &Training::skipped)
         .def_prop_ro("loss_scale", &Training::loss_scale)
+        .def_prop_ro("mesh_use", [](const Training& t) -> std::optional<std::map<std::string, int64_t>> {
+            const auto use = t.mesh_use();
+            if (!use) return {};
+            return std::map<std::string, int64_t>{{"ranks", use->ranks},
+                                                  {"weight_bytes", use->weight_bytes},
+                                                  {"rank_weight_bytes", use->rank_weight_bytes},
+                                                  {"state_bytes", use->state_bytes},
+                                                  {"rank_state_bytes", use->rank_state_bytes},
+                                                  {"collectives", use->collectives},
+                                                  {"received_bytes", use->received_bytes}};
+        })
         .def_prop_ro("parameters", [](const Training& t) { return unwrap(t.parameters()); })
         .def_prop_ro("state", [](const Training& t) { return unwrap(t.state()); })
         .def("save", [](const Training& t, const std::string& path, const std::map<std::string, std::string>& extra) {

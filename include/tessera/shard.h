@@ -43,7 +43,7 @@ struct ShardReport {
 struct ShardRunOptions {
     CompileOptions compile = {};
     bool evaluate = false;     // by the reference evaluator
-    double patience = 8;       // seconds to wait for another rank in a collective; E0702 beyond
+    double patience = 6;       // seconds to wait for another rank in a collective; E0702 beyond
     // What moves data between ranks: "host" (threads or MPI, through host memory), "nccl" (between GPUs, one for each
     // rank), or "auto": NCCL if the target is a GPU, NCCL is installed and every rank has a GPU of its own.
     std::string collectives = "auto";

@@ -40,6 +40,26 @@ struct Optimizer {
     static Optimizer lion(double learning_rate = 1e-4, double weight_decay = 0);
 };
 
+// A mesh of ranks over which a step is partitioned (docs/sharding.md). Each keeps its parts of parameters and optimizer
+// state.
+struct TrainingMesh {
+    std::string axes = {};  // "data=2,model=2"; empty: one device
+    // Of inputs, parameters and other values, as ShardOptions::annotations. The first dimension of inputs is divided
+    // over the axis "data", if there is one.
+    std::vector<std::pair<std::string, std::string>> shardings = {};
+    // Divides over the axes of the batch: 1 the optimizer state, 2 also accumulated gradients, 3 also the parameters.
+    int zero = 0;
+    bool mpi = false;     // ranks are the processes that mpirun started; otherwise threads
+    double patience = 6;  // seconds to wait for another rank in a collective
+};
+
+struct TrainingMeshUse {
+    int64_t ranks = 1;
+    // Bytes of parameters and running statistics, and of optimizer state: all of them, and a rank's at most.
+    int64_t weight_bytes = 0, rank_weight_bytes = 0, state_bytes = 0, rank_state_bytes = 0;
+    int64_t collectives = 0, received_bytes = 0;  // of a step; bytes that a rank receives, at most
+};
+
 struct TrainingOptions {
     Loss loss;
     Optimizer optimizer;
@@ -55,6 +75,7 @@ struct TrainingOptions {
     int accumulate = 1;          // calls of step() whose gradients are averaged for one update
     bool training_mode = true;   // batch normalization uses batch statistics, and dropout is active
     uint64_t seed = 0;           // of dropout and other random ops
+    TrainingMesh mesh = {};      // on CPUs
     CompileOptions compile = {};
 };
 
@@ -69,6 +90,8 @@ using NamedTensorList = std::vector<std::pair<std::string, Tensor>>;
 
 class Training {
    public:
+    // Over a mesh of processes, all of them make the same calls in the same order. E0701 without Open MPI, E0702 if
+    // another rank stops, is silent or trains something else.
     static Result<Training> create(const Model& model, const TrainingOptions& options);
 
     // The inputs of a step: the model's inputs, then "target" unless the loss is the model's output.
@@ -89,7 +112,7 @@ class Training {
     double loss_scale() const;
 
     // Aliases the memory that steps read and write. On a GPU these are copies that the next step reads; while one of them
-    // is held, each step copies it to the GPU and back.
+    // is held, each step copies it to the GPU and back. Over a mesh they are copies, gathered from all ranks.
     Result<NamedTensorList> parameters() const;
     // The optimizer state by parameter and kind ("fc.weight.exp_avg"), and running statistics by name.
     Result<NamedTensorList> state() const;
@@ -101,8 +124,11 @@ class Training {
     Result<std::map<std::string, std::string>> load(const std::string& path);
 
     Result<Model> trained() const;  // the model with the current parameters
+    // Of one step. Over a mesh there is no such executable: these abort.
     const CompileReport& report() const;
-    const Executable& executable() const;  // of one step
+    const Executable& executable() const;
+    std::optional<TrainingMeshUse> mesh_use() const;  // over a mesh, from the first step on
+    void stop(const Error& error);                    // tells other processes of the mesh that this one cannot go on
 
     struct State;
     explicit Training(std::shared_ptr<State> state) : state_(std::move(state)) {}

@@ -247,7 +247,8 @@ def compile(model: Source | TorchModule, example_inputs: Sequence[Any] | None = 
 def training(model: Source, loss: str | Loss | None = "cross_entropy", optimizer: Optimizer = AdamW(), *,
              parameters: Sequence[str] = (), frozen: Sequence[str] = (), clip_norm: float = 0, clip_value: float = 0,
              precision: str | None = None, loss_scale: float = 0, accumulate: int = 1, training_mode: bool = True, seed: int = 0,
-             target: str = "host", threads: int = 0, strict: bool = False, cache: Path | None = None) -> Training:
+             mesh: str = "", shardings: Mapping[str, str] | None = None, zero: int = 0, target: str = "host", threads: int = 0,
+             strict: bool = False, cache: Path | None = None) -> Training:
     """Compiles a training step of a model: step(x, labels) updates the parameters and returns the loss
     (docs/training.md).
 
@@ -258,10 +259,13 @@ def training(model: Source, loss: str | Loss | None = "cross_entropy", optimizer
     their types. `loss_scale` 0 is dynamic for f16. The gradients of `accumulate` steps make one update. With
     `training_mode` False, dropout and batch normalization keep the model's modes. `seed` is that of random ops.
     `threads`, `target` and `cache` are those of compile; with `strict`, results are bitwise independent of the number
-    of threads."""
+    of threads.
+
+    `mesh`, such as "data=2,model=2", partitions the step over ranks, which are threads of this process. `shardings`
+    divides inputs, parameters and other values by name or pattern; `zero` is the stage of ZeRO (docs/sharding.md)."""
     return make_training(load(model), loss, optimizer, parameters=parameters, frozen=frozen, clip_norm=clip_norm,
                          clip_value=clip_value, precision=precision, loss_scale=loss_scale, accumulate=accumulate,
-                         training_mode=training_mode, seed=seed, target=target,
+                         training_mode=training_mode, seed=seed, mesh=mesh, shardings=shardings or {}, zero=zero, target=target,
                          threads=number("threads", threads, 0, MOST_THREADS), strict=strict, cache=cache)
 
 

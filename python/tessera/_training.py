@@ -221,10 +221,19 @@ class Training:
 
     @property
     def executable(self) -> Executable:
-        """The compiled step, with report and emit."""
+        """The compiled step, with report and emit. Over a mesh there is none."""
+        if self._on_mesh:
+            raise Error("E0501", "a step over a mesh is many executables")
         return Executable(self._held.executable)
 
+    @property
+    def mesh_use(self) -> dict[str, int] | None:
+        """Over a mesh, after the first step: bytes of weights and optimizer state, all of them and a rank's at most, and the
+        collectives of a step."""
+        return self._held.mesh_use
+
     _names: list[str]
+    _on_mesh: bool
 
     def __repr__(self) -> str:
         ins = ", ".join(f"{p.name}: {p.type}" for p in self.inputs)
@@ -235,7 +244,8 @@ class Training:
 
 def make_training(model: Model, loss: str | Loss | None, optimizer: Optimizer, *, parameters: Sequence[str],
                   frozen: Sequence[str], clip_norm: float, clip_value: float, precision: str | None, loss_scale: float,
-                  accumulate: int, training_mode: bool, seed: int, target: str, threads: int, strict: bool,
+                  accumulate: int, training_mode: bool, seed: int, mesh: str,
+                  shardings: Mapping[str, str], zero: int, target: str, threads: int, strict: bool,
                   cache: Path | None) -> Training:
     options = TrainingOptions()
     if isinstance(loss, str) or loss is None:
@@ -260,7 +270,9 @@ def make_training(model: Model, loss: str | Loss | None, optimizer: Optimizer, *
     options.accumulate = number("accumulate", accumulate, 1)
     options.training_mode = training_mode
     options.seed = number("seed", seed, 0)
+    options.set_mesh(mesh, list(shardings.items()), number("zero", zero, 0, 3))
     options.set_compile(target, threads, "strict" if strict else "default", None if cache is None else path_text(cache))
     training = Training(_Training.create(model._held, options), rate if callable(rate) else None)
+    training._on_mesh = bool(mesh)
     training._names = [port.name for port in model.outputs]
     return training

@@ -1,15 +1,14 @@
 #include "tessera/shard.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <thread>
 
+#include "api/mesh/annotations.h"
+#include "api/mesh/compiled_segments.h"
 #include "api/mesh/run_on_gpu.h"
 #include "base/clock.h"
 #include "base/protect.h"
-#include "base/usable_cores.h"
 #include "graph/evaluate/bind_inputs.h"
 #include "runtime/code_cache.h"
 #include "runtime/collectives/run_threads.h"
@@ -34,42 +33,6 @@ using namespace shard;
 
 constexpr double kCompilePatience = 600;  // seconds that ranks wait for the slowest to compile
 
-// The values that a name is of: one, or those that fit a pattern with stars.
-std::vector<const Value*> values_named(const Graph& graph, const std::string& name) {
-    if (const Value* v = graph.find_value(name)) return {v};
-    std::vector<const Value*> found;
-    auto look = [&](const Value* v) {
-        if (divisible_sizes(*v) && fnmatch(name.c_str(), v->name().c_str(), 0) == 0) found.push_back(v);
-    };
-    for (const auto& v : graph.inputs()) look(v.get());
-    for (const auto& v : graph.constants()) look(v.get());
-    for (const auto& n : graph.nodes())
-        for (size_t i = 0; i < n->output_count(); ++i) look(n->output(i));
-    return found;
-}
-
-Result<Shardings> read_annotations(const Graph& graph, const Mesh& mesh, const ShardOptions& options) {
-    Shardings given;
-    for (const auto& [name, text] : options.annotations) {
-        const auto values = values_named(graph, name);
-        if (values.empty())
-            return Error(Code::E0401, "the model to be partitioned has no value \"{}\"", name)
-                .hint("tessera shard MODEL --mesh MESH --explain lists its values");
-        for (const Value* v : values) {
-            const auto sizes = divisible_sizes(*v);
-            if (!sizes)
-                return Error(Code::E0501, "{} is {}, which cannot be divided", name, tessera::to_string(v->type()));
-            auto read = parse_sharding(text, mesh, sizes->size());
-            if (!read.ok()) return Error(read.error()).at(fmt::format("the annotation of {}", v->name()));
-            if (!read->partial.empty())
-                return Error(Code::E0501, "the annotation of {} is partial, which only results of sums are", name);
-            if (!given.emplace(v, std::move(*read)).second)
-                return Error(Code::E0501, "two annotations are of {}", v->name());
-        }
-    }
-    return given;
-}
-
 ShardReport report_on(const Plan& plan, const Shardings& given) {
     ShardReport report{.mesh = to_string(plan.mesh), .ranks = plan.mesh.ranks(), .conflicts = plan.conflicts};
     for (const ValuePart& p : value_parts(plan))
@@ -88,23 +51,6 @@ ShardReport report_on(const Plan& plan, const Shardings& given) {
     for (int64_t r = 0; r < plan.mesh.ranks(); ++r)
         report.rank_weight_bytes = std::max(report.rank_weight_bytes, weight_bytes(plan, r));
     return report;
-}
-
-Result<RunSegment> compiled(const LocalProgram& program, const ShardRunOptions& options) {
-    if (options.evaluate) return by_evaluator(program);
-    std::map<size_t, Executable> executables;
-    for (size_t i = 0; i < program.stages.size(); ++i)
-        if (auto* segment = std::get_if<Segment>(&program.stages[i]))
-            executables.emplace(i, TRY(compile(Model(std::shared_ptr<Graph>(segment->graph)), options.compile)));
-    return RunSegment([executables = std::move(executables)](size_t stage, const std::vector<Datum>& inputs) {
-        return executables.at(stage).run_in_order(inputs);
-    });
-}
-
-// Threads are shared by the ranks of a machine, as far as the user does not say how many each has.
-ShardRunOptions with_threads(ShardRunOptions options, int64_t ranks) {
-    if (options.compile.threads == 0) options.compile.threads = std::max(1, int(usable_cores() / ranks));
-    return options;
 }
 
 Status check_collectives(const ShardRunOptions& options) {
@@ -189,7 +135,7 @@ Result<ShardedModel> ShardedModel::make(const Model& model, const ShardOptions& 
         const Mesh mesh = TRY(Mesh::parse(options.mesh));
         auto state = std::make_shared<State>();
         state->graph = TRY(graph_to_shard(model.graph(), options.sizes));
-        Shardings given = TRY(read_annotations(*state->graph, mesh, options));
+        Shardings given = TRY(read_annotations(*state->graph, mesh, options.annotations));
         const Shardings by_user = given;
         int plans = 0;
         if (options.search) {
@@ -230,13 +176,14 @@ Result<std::vector<Datum>> ShardedModel::run(const NamedData& inputs, const Shar
         ShardTimes spent{.collectives = "host"};
         if (!times) times = &spent;
         if (TRY(gpu_of(options, 0, ranks))) return run_on_gpus(plan, bound, options, *times);
-        const ShardRunOptions own = with_threads(options, ranks);
+        const CompileOptions own = with_threads_of_rank(options.compile, ranks);
         const auto transports = thread_transports(ranks);
         std::vector<ThreadRank> threads(transports.size());
         const double began = wall_seconds();
+        SegmentCache segments;
         for (size_t r = 0; r < threads.size(); ++r) {
             threads[r] = {transports[r].get(), TRY(local_program(plan, int64_t(r)))};
-            threads[r].segments = TRY(compiled(threads[r].program, own));
+            threads[r].segments = TRY(segments_of(threads[r].program, own, options.evaluate, &segments));
         }
         const double started = wall_seconds();
         auto outputs = TRY(run_on_threads(plan, bound, threads));
@@ -263,7 +210,7 @@ Result<std::vector<Datum>> ShardedModel::run_with_mpi(const NamedData& inputs, c
             const std::vector<Datum> bound = TRY(bind_inputs(*state_->graph, inputs));
             TRY(agree(*transport, {{"build of Tessera", code_key({})},
                                    {"mesh", to_string(plan.mesh)},
-                                   {"model", model_key(*state_->graph)},
+                                   {"model", sampled_key(*state_->graph)},
                                    {"annotations", state_->annotations},
                                    {"input", key_of(bound)},
                                    {"way to exchange data", options.collectives}}));
@@ -275,8 +222,9 @@ Result<std::vector<Datum>> ShardedModel::run_with_mpi(const NamedData& inputs, c
                 return run_on_gpu(plan, transport->rank(), *gpu, id, bound, options.compile, *times);
             }
             const double began = wall_seconds();
-            const LocalProgram program = TRY(local_program(plan, transport->rank()));
-            const RunSegment segments = TRY(compiled(program, with_threads(options, ranks)));
+            LocalProgram program = TRY(local_program(plan, transport->rank()));
+            const RunSegment segments =
+                TRY(segments_of(program, with_threads_of_rank(options.compile, ranks), options.evaluate));
             times->compile = wall_seconds() - began;
             transport->set_patience(kCompilePatience);
             TRY(agree(*transport, {}));

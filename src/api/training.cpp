@@ -7,14 +7,15 @@
 #include <cstring>
 #include <mutex>
 
+#include "api/mesh/mesh_training.h"
 #include "api/training_memory.h"
 #include "backends/backend.h"
 #include "base/protect.h"
 #include "base/random.h"
 #include "graph/text/print.h"
+#include "rewrite/passes/optimize.h"
 #include "runtime/bind_sizes.h"
 #include "train/safetensors.h"
-#include "rewrite/passes/optimize.h"
 #include "train/training_graph.h"
 
 namespace tessera {
@@ -48,6 +49,12 @@ Result<Tensor> as_labels(const Tensor& given, int64_t classes, int64_t ignored) 
     return labels;
 }
 
+Result<Tensor> copy_of(const Tensor& t) {
+    Tensor own = TRY(Tensor::zeros(t.dtype(), t.sizes()));
+    if (t.bytes()) std::memcpy(own.mutable_data(), t.data(), size_t(t.bytes()));
+    return own;
+}
+
 std::string exact(double v) { return fmt::format("{:a}", v); }
 
 }  // namespace
@@ -60,6 +67,7 @@ struct Training::State {
     std::vector<TrainedTensor> tensors;
     size_t parameter_count = 0;
     TrainingMemory memory;
+    std::unique_ptr<MeshTraining> mesh;  // instead of memory
     CompiledStep whole, accumulate, evaluate;
     int64_t classes = 0;  // of labels; 0: there are none
     std::vector<Port> ports;
@@ -82,14 +90,14 @@ struct Training::State {
     bool scaled() const { return whole.step.scale >= 0; }
 
     Status compile_step(CompiledStep& c) {
-        if (c.executable || !c.step.graph) return {};
-        c.executable = TRY(compile(Model(c.step.graph), options.compile));
+        if (c.executable || !c.inputs.empty() || !c.step.graph) return {};
+        if (!mesh) c.executable = TRY(compile(Model(c.step.graph), options.compile));
         c.inputs.resize(c.step.graph->inputs().size());
         c.outputs.assign(c.step.graph->outputs().size(), nullptr);
         for (size_t i = 0; i < c.step.places.size(); ++i) {
             const TensorPlace& p = c.step.places[i];
-            if (p.input >= 0) c.inputs[size_t(p.input)] = memory.placed(i);
-            if (p.output >= 0) c.outputs[size_t(p.output)] = &memory.placed(i);
+            if (p.input >= 0) c.inputs[size_t(p.input)] = mesh ? mesh->shape_of(i) : memory.placed(i);
+            if (p.output >= 0 && !mesh) c.outputs[size_t(p.output)] = &memory.placed(i);
         }
         return {};
     }
@@ -141,6 +149,7 @@ struct Training::State {
     uint64_t random() const { return RandomStream(options.seed, "training").bits(uint64_t(calls)); }
 
     Result<std::vector<Datum>> run(CompiledStep& c) {
+        if (mesh) return mesh->run(c.step, whole.step, c.inputs, position());
         RunOptions run;
         run.seed = random();
         run.place = [&c](size_t k, DType, const Sizes&) -> Result<std::optional<Tensor>> {
@@ -178,6 +187,18 @@ struct Training::State {
         return report;
     }
 
+    // Tensors with their current values: to read, or lent to a caller; of a mesh, from all ranks.
+    Result<std::vector<Tensor>> current(size_t first, size_t end, bool lend) {
+        if (mesh) {
+            std::vector<Tensor> all = TRY(mesh->gather(first, end, true));
+            for (Tensor& t : all)
+                if (lend) t = TRY(copy_of(t));  // what steps read is the ranks' own
+            return all;
+        }
+        const auto here = TRY(lend ? memory.lend(first, end) : memory.read(first, end));
+        return std::vector<Tensor>(here.begin(), here.end());
+    }
+
     void follow_scale(bool finite) {
         clean = finite ? clean + 1 : 0;
         if (!finite) scale = std::max(scale / 2, 1.0);
@@ -187,6 +208,11 @@ struct Training::State {
         }
     }
 
+    std::string position() const {
+        std::string text;
+        for (const auto& [key, value] : counts()) text += key + "=" + value + " ";
+        return text;
+    }
     std::map<std::string, std::string> counts() const {
         return {{"format", kFormat},
                 {"optimizer", options.optimizer.kind},
@@ -232,13 +258,18 @@ Result<Training> Training::create(const Model& model, const TrainingOptions& opt
         if (!s.options.compile.memory) s.options.compile.memory = make_run_memory();
         s.rate = options.optimizer.learning_rate;
         s.parameter_count = plan.parameters;
+        if (!options.mesh.axes.empty()) {
+            if (!backend.shares_memory())
+                return Error(Code::E0501, "meshes are of CPUs, and the target is {}", options.compile.target);
+            s.mesh = TRY(MeshTraining::make(options, plan.tensors, plan.parameters, s.model.graph()));
+        }
         std::vector<Tensor> initial;
         std::vector<std::optional<size_t>> copies;
         for (TrainedTensor& t : plan.tensors) {
             initial.push_back(std::move(t.initial));
             copies.push_back(t.copy_of);
         }
-        s.memory = TRY(TrainingMemory::make(std::move(initial), copies, options.compile.target));
+        if (!s.mesh) s.memory = TRY(TrainingMemory::make(std::move(initial), copies, options.compile.target));
         s.tensors = std::move(plan.tensors);
         s.whole.step = std::move(plan.whole);
         s.accumulate.step = std::move(plan.accumulate);
@@ -284,21 +315,30 @@ int64_t Training::skipped() const { return state_->skipped; }
 double Training::loss_scale() const { return state_->scale; }
 Result<NamedTensorList> Training::parameters() const {
     const std::lock_guard lock(state_->mutex);
-    return state_->named(0, TRY(state_->memory.lend(0, state_->parameter_count)));
+    return state_->named(0, TRY(state_->current(0, state_->parameter_count, true)));
 }
 Result<NamedTensorList> Training::state() const {
     const std::lock_guard lock(state_->mutex);
     const size_t first = state_->parameter_count;
-    return state_->named(first, TRY(state_->memory.lend(first, state_->own_count())));
+    return state_->named(first, TRY(state_->current(first, state_->own_count(), true)));
 }
 const CompileReport& Training::report() const { return state_->whole.executable->report(); }
 const Executable& Training::executable() const { return *state_->whole.executable; }
+std::optional<TrainingMeshUse> Training::mesh_use() const { return state_->mesh ? state_->mesh->use() : std::nullopt; }
+void Training::stop(const Error& error) {
+    if (state_->mesh) state_->mesh->stop(error);
+}
 
 Status Training::save(const std::string& path, const std::map<std::string, std::string>& extra) const {
     const std::lock_guard lock(state_->mutex);
-    NamedTensors all{state_->named(0, TRY(state_->memory.read(0, state_->own_count()))), state_->counts()};
+    State& s = *state_;
+    NamedTensors all{{}, s.counts()};
     for (const auto& [key, value] : extra) all.metadata["user." + key] = value;
-    return write_safetensors(all, path);
+    const auto tensors =
+        s.mesh ? TRY(s.mesh->gather(0, s.own_count(), false)) : TRY(s.current(0, s.own_count(), false));
+    all.tensors = s.named(0, tensors);
+    const auto write = [&] { return write_safetensors(all, path); };
+    return s.mesh ? s.mesh->on_first_rank(write) : write();
 }
 
 Result<std::map<std::string, std::string>> Training::load(const std::string& path) {
@@ -315,7 +355,7 @@ Result<std::map<std::string, std::string>> Training::load(const std::string& pat
         return misfit(fmt::format("it is of {}, this is {}", text("optimizer"), s.options.optimizer.kind));
     std::vector<const Tensor*> found;
     for (size_t i = 0; i < s.own_count(); ++i) {
-        const Tensor& own = s.memory.placed(i);
+        const Tensor own = s.mesh ? s.mesh->shape_of(i) : s.memory.placed(i);
         const std::string& name = s.tensors[i].name;
         auto at =
             std::find_if(file.tensors.begin(), file.tensors.end(), [&](const auto& t) { return t.first == name; });
@@ -338,7 +378,12 @@ Result<std::map<std::string, std::string>> Training::load(const std::string& pat
     uint64_t seed = 0;
     const std::string digits = text("seed");
     std::from_chars(digits.data(), digits.data() + digits.size(), seed);
-    for (size_t i = 0; i < found.size(); ++i) TRY(s.memory.set(i, *found[i]));
+    if (s.mesh) {
+        std::vector<Tensor> values;
+        for (const Tensor* t : found) values.push_back(*t);
+        TRY(s.mesh->set(values));
+    }
+    for (size_t i = 0; i < found.size() && !s.mesh; ++i) TRY(s.memory.set(i, *found[i]));
     s.rate = std::strtod(text("learning_rate").c_str(), nullptr);
     s.scale = std::strtod(text("loss_scale").c_str(), nullptr);
     s.updates = whole["updates"], s.skipped = whole["skipped"], s.clean = whole["clean_steps"];
@@ -351,18 +396,11 @@ Result<std::map<std::string, std::string>> Training::load(const std::string& pat
 
 Result<Model> Training::trained() const {
     const std::lock_guard lock(state_->mutex);
-    const std::span<const Tensor> here = TRY(state_->memory.read(0, state_->own_count()));
+    const auto& tensors = state_->tensors;  // those of the model come first
+    const auto end = std::find_if(tensors.begin(), tensors.end(), [](const auto& t) { return t.constant.empty(); });
+    const std::vector<Tensor> here = TRY(state_->current(0, size_t(end - tensors.begin()), false));
     std::vector<Tensor> now;
-    for (size_t i = 0; i < here.size(); ++i) {
-        const Tensor& t = here[i];
-        Tensor own = t;
-        if (!state_->tensors[i].constant.empty())
-            if (auto copy = Tensor::zeros(t.dtype(), t.sizes()); copy.ok()) {
-                if (t.bytes()) std::memcpy(copy->mutable_data(), t.data(), size_t(t.bytes()));
-                own = std::move(*copy);
-            }
-        now.push_back(std::move(own));
-    }
+    for (const Tensor& t : here) now.push_back(state_->mesh ? t : TRY(copy_of(t)));
     return Model(with_tensors(state_->model.graph(), state_->tensors, now));
 }
 

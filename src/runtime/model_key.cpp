@@ -1,5 +1,7 @@
 #include "runtime/model_key.h"
 
+#include <algorithm>
+
 #include "base/digest.h"
 #include "base/thread_pool.h"
 #include "graph/text/print.h"
@@ -10,6 +12,7 @@ namespace {
 
 constexpr int64_t kKeyByValue = 32;  // elements of a constant that stands in the text
 constexpr size_t kAtOnce = 4 << 20;  // bytes that one thread hashes
+constexpr int64_t kKeySamples = 8, kKeySampleBytes = 4096;
 
 void collect(const Graph& graph, std::vector<const Tensor*>& into) {
     auto add = [&](const Tensor& t) {
@@ -25,14 +28,18 @@ void collect(const Graph& graph, std::vector<const Tensor*>& into) {
         }
 }
 
-}  // namespace
-
-std::string model_key(const Graph& graph) {
+std::string text_of(const Graph& graph) {
     auto bare = graph.clone();
     bare->info() = {};
     bare->info().opset = graph.info().opset;
     bare->info().domains = graph.info().domains;
-    std::string key = print(*bare, {.by_value = kKeyByValue, .weights_file = "weights"});
+    return print(*bare, {.by_value = kKeyByValue, .weights_file = "weights"});
+}
+
+}  // namespace
+
+std::string model_key(const Graph& graph) {
+    std::string key = text_of(graph);
     std::vector<const Tensor*> tensors;
     collect(graph, tensors);
     std::vector<std::string_view> pieces;
@@ -48,6 +55,22 @@ std::string model_key(const Graph& graph) {
         onnx::MappedFile::release_pages(piece.data(), piece.size());
     });
     key.append(reinterpret_cast<const char*>(hashes.data()), hashes.size() * sizeof hashes[0]);
+    return key;
+}
+
+std::string sampled_key(const Graph& graph) {
+    std::string key = text_of(graph);
+    std::vector<const Tensor*> tensors;
+    collect(graph, tensors);
+    for (const Tensor* t : tensors) {
+        const int64_t count = std::min(kKeySamples, (t->bytes() + kKeySampleBytes - 1) / kKeySampleBytes);
+        for (int64_t i = 0; i < count; ++i) {
+            const int64_t bytes = std::min(kKeySampleBytes, t->bytes());
+            const int64_t at = count == 1 ? 0 : (t->bytes() - bytes) / (count - 1) * i;
+            const Digest d = digest_bytes(static_cast<const char*>(t->data()) + at, size_t(bytes));
+            key.append(reinterpret_cast<const char*>(&d), sizeof d);
+        }
+    }
     return key;
 }
 

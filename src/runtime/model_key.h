@@ -9,4 +9,7 @@ namespace tessera {
 // them.
 std::string model_key(const Graph& graph);
 
+// The same by samples of each weight, spread over it: little of a large file is read. Weights may differ elsewhere.
+std::string sampled_key(const Graph& graph);
+
 }  // namespace tessera

@@ -392,16 +392,18 @@ Result<Tensor> copied(const Tensor& t) {
 Result<std::vector<TrainedTensor>> tensors_of(const Graph& model, const TrainingOptions& options,
                                               const std::vector<std::string>& parameters, bool shares_memory) {
     std::vector<TrainedTensor> all;
+    // A rank of a mesh takes its part of what the model has.
+    const auto own = [&](const Tensor& t) -> Result<Tensor> { return options.mesh.axes.empty() ? copied(t) : t; };
     for (const std::string& name : parameters) {
         const Value* v = model.find_value(name);
-        all.push_back({name, name, TRY(copied(*v->tensor()))});
+        all.push_back({name, name, TRY(own(*v->tensor()))});
     }
     std::vector<const Value*> seen;
     for (const Value* v : running_statistics(model)) {
         if (!options.training_mode || !v || !v->is_constant() || &v->graph() != &model) continue;
         if (std::find(seen.begin(), seen.end(), v) != seen.end()) continue;
         seen.push_back(v);
-        all.push_back({v->name(), v->name(), TRY(copied(*v->tensor()))});
+        all.push_back({v->name(), v->name(), TRY(own(*v->tensor()))});
     }
     std::vector<std::string> slots;
     for (const std::string& slot : slots_of(options.optimizer)) slots.push_back("." + slot);
@@ -480,7 +482,7 @@ Result<TrainingPlan> plan_training(const Graph& model, const TrainingOptions& op
 std::shared_ptr<Graph> with_tensors(const Graph& model, const std::vector<TrainedTensor>& tensors,
                                     const std::vector<Tensor>& now) {
     std::shared_ptr<Graph> graph = model.clone();
-    for (size_t i = 0; i < tensors.size(); ++i)
+    for (size_t i = 0; i < now.size(); ++i)
         if (const std::string& name = tensors[i].constant; !name.empty())
             graph->move_constant(*graph->find_value(name), now[i]);
     return graph;

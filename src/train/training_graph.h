@@ -54,7 +54,7 @@ struct TrainingPlan {
 Result<TrainingPlan> plan_training(const Graph& model, const TrainingOptions& options, bool shares_memory,
                                    const std::function<Status(Graph&)>& recognise);
 
-// The model's graph with these tensors in place of its initializers.
+// The model's graph with these tensors in place of its initializers; `now`: of the first of them.
 std::shared_ptr<Graph> with_tensors(const Graph& model, const std::vector<TrainedTensor>& tensors,
                                     const std::vector<Tensor>& now);
 

@@ -608,3 +608,43 @@ def test_the_forward_pass_is_computed_once():
     before = w[2, 3]
     step(x, target)
     assert before - w[2, 3] == pytest.approx((slopes[0] - slopes[1]) / 2e-2, rel=2e-2, abs=1e-5)
+
+
+def test_threads_of_a_mesh_train_what_one_device_does(tmp_path):
+    draw = np.random.default_rng(3)
+    x, y = draw.standard_normal((8, 5)).astype(np.float32), draw.integers(0, 3, 8)
+    alone = tessera.training(mlp(), optimizer=tessera.AdamW(1e-2))
+    mesh = tessera.training(mlp(), optimizer=tessera.AdamW(1e-2), mesh="data=2,model=2", shardings={"fc0.weight": "_,model"}, zero=1)
+    assert mesh.mesh_use is None and alone.mesh_use is None
+    for rows in (8, 8, 5):
+        assert mesh(x[:rows], y[:rows]) == pytest.approx(alone(x[:rows], y[:rows]), rel=1e-5)
+    assert mesh.mesh_use["ranks"] == 4 and mesh.mesh_use["rank_state_bytes"] < mesh.mesh_use["state_bytes"]
+    for name, value in alone.parameters().items():
+        assert np.abs(np.asarray(mesh.parameters()[name]) - np.asarray(value)).max() < 1e-5
+    assert mesh.evaluate(x, y)[0] == pytest.approx(alone.evaluate(x, y)[0], rel=1e-5)
+    mesh.save(tmp_path / "mesh.safetensors")
+    again = tessera.training(mlp(seed=1), optimizer=tessera.AdamW(1e-2), mesh="data=4", zero=3)
+    again.load(tmp_path / "mesh.safetensors")
+    assert again(x, y) == pytest.approx(mesh(x, y), rel=1e-5)
+    assert np.abs(np.asarray(again.trained()(x)) - np.asarray(mesh.trained()(x))).max() < 1e-4
+
+
+def test_what_a_mesh_refuses():
+    for words in ({"mesh": "data"}, {"mesh": "data=2", "shardings": {"fc0.weight": "model,_"}}, {"mesh": "model=2", "zero": 1}):
+        with pytest.raises(tessera.Error) as caught:
+            tessera.training(mlp(), **words)(np.ones((4, 5), np.float32), np.zeros(4, int))
+        assert caught.value.code == "E0501"
+    with pytest.raises(tessera.Error):
+        tessera.training(mlp(), mesh="data=2").executable
+
+
+def test_a_mesh_of_threads_goes_on_after_a_wrong_batch():
+    step = tessera.training(mlp(), mesh="data=2")
+    x, y = np.ones((4, 5), np.float32), np.zeros(4, int)
+    loss = step(x, y)
+    with pytest.raises(tessera.Error):
+        step(x, y + 7)
+    with pytest.raises(tessera.Error) as caught:
+        step(x * np.nan, y)
+    assert caught.value.code == "E0407"
+    assert step(x, y) < loss

@@ -53,7 +53,7 @@ struct Run {
     GivenInputs inputs;
     CompileFlags flags;
     ShardFlags shards;
-    double patience = 8;  // seconds
+    double patience = 6;  // seconds
     std::string collectives = "auto";
     std::vector<std::string> outputs;
     std::string output_dir, memory_limit, max_work;
@@ -292,7 +292,7 @@ void add_run(CLI::App& app, Chosen& chosen) {
     run->flags.add_options(*c);
     run->flags.add_search(*c);
     run->shards.add_options(*c, "--shard");
-    c->add_option("--patience", run->patience, "Seconds to wait for another rank in a collective (8)")
+    c->add_option("--patience", run->patience, "Seconds to wait for another rank in a collective (6)")
         ->option_text("SECONDS")
         ->check(CLI::PositiveNumber);
     c->add_option("--collectives", run->collectives,

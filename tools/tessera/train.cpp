@@ -6,6 +6,7 @@
 #include "base/output_file.h"
 #include "help.h"
 #include "loss_curve.h"
+#include "shard_flags.h"
 #include "training_data.h"
 
 namespace tessera::cli {
@@ -20,7 +21,8 @@ constexpr const char* kTrainExamples =
     "  tessera train model.onnx --data x.npy,labels.npy --epochs 3 --lr 3e-4 --out trained.onnx\n"
     "  tessera train model.onnx --data x.npy,labels.npy --checkpoint run.safetensors --resume\n"
     "      resumes an interrupted run; the losses are bitwise the same\n"
-    "  tessera train model.onnx --data x.npy,y.npy --loss mse --optimizer sgd --momentum 0.9\n";
+    "  tessera train model.onnx --data x.npy,y.npy --loss mse --optimizer sgd --momentum 0.9\n"
+    "  mpirun -n 4 tessera train model.onnx --data x.npy,labels.npy --mesh data=4 --zero 3 --out trained.onnx\n";
 
 struct EpochResult {
     double loss = 0;
@@ -30,6 +32,7 @@ struct EpochResult {
 struct Train {
     std::string path, data, evaluate, out, checkpoint, svg, schedule = "constant", cache;
     TrainingOptions options;
+    ShardFlags shards;
     std::optional<double> rate, momentum, weight_decay;
     int64_t epochs = 1, batch = 32, save_every = 0, warmup = 0;
     bool resume = false, no_shuffle = false, no_cache = false, json = false, nesterov = false;
@@ -39,6 +42,9 @@ struct Train {
 
   private:
     Status choose_options();
+    Status choose_mesh();
+    bool first() const { return !options.mesh.mpi || rank_of_mpirun().value_or(0) == 0; }  // the only one that prints
+    Status run(Training& training, const TrainingData& given, const std::optional<TrainingData>& held_out);
     double rate_at(int64_t update, int64_t updates) const;
     Result<EpochResult> evaluated(Training& training, const TrainingData& held_out) const;
     Status train(Training& training, const TrainingData& given, const std::optional<TrainingData>& held_out);
@@ -51,6 +57,7 @@ struct Train {
     double epoch_loss_ = 0;
     LossCurve curve_;
     std::vector<EpochResult> results_;
+    int64_t parameter_count_ = 0;
 };
 
 Status Train::choose_options() {
@@ -72,10 +79,21 @@ Status Train::choose_options() {
         return Error(Code::E0501, "the run would save no result")
             .hint("name a file for the trained model with --out, or one with --checkpoint");
     if (!out.empty()) TRY(check_model_suffix(out));
+    TRY(choose_mesh());
     if (no_cache)
         options.compile.cache = "";
     else if (!cache.empty())
         options.compile.cache = cache;
+    return {};
+}
+
+Status Train::choose_mesh() {
+    if (!shards.given() && (!shards.annotations.empty() || options.mesh.zero > 0))
+        return Error(Code::E0501, "--shard and --zero divide tensors over a mesh, and there is none")
+            .hint("add --mesh AXIS=SIZE");
+    options.mesh.axes = shards.mesh;
+    options.mesh.shardings = TRY(shards.chosen({})).annotations;
+    options.mesh.mpi = shards.given() && rank_of_mpirun().has_value();
     return {};
 }
 
@@ -171,10 +189,11 @@ Status Train::train(Training& training, const TrainingData& given, const std::op
     const int64_t per_epoch = given.batches(batch), updates = epochs * per_epoch / options.accumulate;
     for (; epoch_ < epochs; ++epoch_) {
         const auto order = given.order(no_shuffle ? std::nullopt : std::optional(options.seed), epoch_);
-        auto line = std::make_unique<Progress>(progress, "train");  // gone before a line is printed
+        auto line = std::make_unique<Progress>(first() ? progress : Progress::Mode::Never,
+                                               "train");  // gone before a line is printed
         for (; next_ < per_epoch;) {
             if (interrupted()) {
-                TRY(save(training));
+                if (!options.mesh.mpi) TRY(save(training));  // which the other ranks would have to do as well
                 return Error(Code::E0410, "interrupted in epoch {}, after step {}", epoch_ + 1, steps_)
                     .hint("{}", checkpoint.empty() ? "with --checkpoint, an interrupted run can be resumed"
                                                    : "--resume continues from here");
@@ -198,7 +217,7 @@ Status Train::train(Training& training, const TrainingData& given, const std::op
         std::string text = fmt::format("epoch {}/{}  loss {}", epoch_ + 1, epochs, loss_text(result.loss));
         if (result.evaluated) text += fmt::format("  held out {}", loss_text(*result.evaluated));
         if (result.accuracy) text += fmt::format("  accuracy {:.2f} %", 100 * *result.accuracy);
-        if (!json) fmt::print("{}\n", text);
+        if (!json && first()) fmt::print("{}\n", text);
         epoch_loss_ = 0;
         next_ = 0;
         if (epoch_ + 1 < epochs) {
@@ -211,11 +230,10 @@ Status Train::train(Training& training, const TrainingData& given, const std::op
 }
 
 Status Train::show(const Training& training, double seconds) const {
-    int64_t count = 0;
-    for (const auto& [name, tensor] : TRY(training.parameters())) count += tensor.elements();
+    const auto use = training.mesh_use();
     if (json) {
         Json j{{"model", path},
-               {"parameters", count},
+               {"parameters", parameter_count_},
                {"steps", steps_},
                {"updates", training.updates()},
                {"skipped", training.skipped()},
@@ -227,6 +245,11 @@ Status Train::show(const Training& training, double seconds) const {
             if (r.accuracy) e["accuracy"] = *r.accuracy;
             j["epochs"].push_back(std::move(e));
         }
+        if (use)
+            j["mesh"] = {{"axes", options.mesh.axes},         {"ranks", use->ranks},
+                         {"weight_bytes", use->weight_bytes}, {"rank_weight_bytes", use->rank_weight_bytes},
+                         {"state_bytes", use->state_bytes},   {"rank_state_bytes", use->rank_state_bytes},
+                         {"collectives", use->collectives},   {"received_bytes", use->received_bytes}};
         j["losses"] = {{"steps_per_point", curve_.steps_per_point()}, {"points", curve_.points()}};
         for (auto [key, file] : {std::pair{"out", &out}, {"checkpoint", &checkpoint}, {"svg", &svg}})
             if (!file->empty()) j[key] = *file;
@@ -235,10 +258,17 @@ Status Train::show(const Training& training, double seconds) const {
     }
     constexpr size_t kPlotColumns = 72, kPlotRows = 8;
     fmt::print("{}", curve_.plot(kPlotColumns, kPlotRows));
-    fmt::print("{} parameters, {} in {}", human_count(double(count)), plural(double(steps_), "step"),
+    fmt::print("{} parameters, {} in {}", human_count(double(parameter_count_)), plural(double(steps_), "step"),
                human_seconds(seconds));
     if (training.skipped()) fmt::print(", {} skipped", training.skipped());
     fmt::print("\n");
+    if (use)
+        fmt::print(
+            "mesh {}: a rank keeps {} of {} of weights and {} of {} of optimizer state, and receives {} in {} of a "
+            "step\n",
+            options.mesh.axes, human_bytes(double(use->rank_weight_bytes)), human_bytes(double(use->weight_bytes)),
+            human_bytes(double(use->rank_state_bytes)), human_bytes(double(use->state_bytes)),
+            human_bytes(double(use->received_bytes)), plural(double(use->collectives), "collective"));
     if (!out.empty()) fmt::print("written to {}\n", out);
     return {};
 }
@@ -252,14 +282,24 @@ Status Train::operator()() {
     std::optional<TrainingData> held_out;
     if (!evaluate.empty()) held_out = TRY(TrainingData::read(evaluate, training.inputs()));
     if (held_out) TRY(held_out->check_batch(batch));
+    for (const auto& [name, tensor] : TRY(training.parameters())) parameter_count_ += tensor.elements();
+    Status done = run(training, given, held_out);
+    if (!done.ok()) training.stop(done.error());
+    return done;
+}
+
+Status Train::run(Training& training, const TrainingData& given, const std::optional<TrainingData>& held_out) {
     TRY(restore(training));
     Stopwatch watch;
     TRY(train(training, given, held_out));
     const double seconds = watch.seconds();
-    if (!out.empty()) TRY(TRY(training.trained()).save(out));
+    if (!out.empty()) {
+        const Model trained = TRY(training.trained());
+        if (first()) TRY(trained.save(out));
+    }
+    if (!first()) return {};
     if (!svg.empty()) TRY(write_file(svg, curve_.svg()));
-    TRY(show(training, seconds));
-    return {};
+    return show(training, seconds);
 }
 
 }  // namespace
@@ -329,6 +369,15 @@ void add_train(CLI::App& app, Chosen& chosen) {
         ->check(between(1, 4096));
     c->add_option("--target", run->options.compile.target, "Device to train on, such as cuda (host)")
         ->option_text("TARGET");
+    run->shards.add_options(*c, "--shard");
+    c->add_option(
+         "--zero", run->options.mesh.zero,
+         "Divide over the ranks of the batch: 1 optimizer state, 2 also accumulated gradients, 3 also parameters")
+        ->option_text("STAGE")
+        ->check(between(0, 3));
+    c->add_option("--patience", run->options.mesh.patience, "Seconds to wait for another rank in a collective (6)")
+        ->option_text("SECONDS")
+        ->check(CLI::PositiveNumber);
     c->add_option("--cache-dir", run->cache, "Folder of the code cache")->option_text("DIR");
     c->add_flag("--no-cache", run->no_cache, "Disable the code cache");
     add_strict_option(*c);
