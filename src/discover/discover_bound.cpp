@@ -130,43 +130,86 @@ std::string to_string(const TestBound& bound) {
                               std::ceil(*bound.per_size));
 }
 
-std::optional<bool> floats_differ(const Claim& claim) {
-    RandomStream random(29, "floats");
-    bool compared = false;
-    uint64_t drawn = 0;
-    std::set<std::string> of_shapes;
-    for (const auto& [name, shape] : claim.shapes)
-        for (const Dim& d : shape)
-            for (std::string& s : free_symbols(d)) of_shapes.insert(std::move(s));
-    for (int round = 0; round < 56; ++round) {
-        Bindings sizes;
-        for (const std::string& s : size_symbols(claim)) {
-            const uint64_t bits = random.bits(drawn++);
-            // The last ones: large shapes, into which windows fit, and small numbers for what is no shape.
-            const int64_t large = of_shapes.contains(s) ? 5 + int64_t(bits % 4) : int64_t(bits % 2);
-            sizes.emplace(s, round < 48 ? static_cast<int64_t>(1 + bits % (round < 24 ? 3 : 6)) : large);
-        }
-        Result<Sides> sides = build_sides(claim, sizes);
-        if (!sides.ok()) continue;
+namespace {
+
+// Both sides at random sizes on random floats.
+class FloatTrials {
+  public:
+    explicit FloatTrials(const Claim& claim) : claim_(claim), symbols_(size_symbols(claim)) {
+        for (const auto& [name, shape] : claim.shapes)
+            for (const Dim& d : shape)
+                for (std::string& s : free_symbols(d)) of_shapes_.insert(std::move(s));
+    }
+
+    Bindings small_sizes(uint64_t most) {
+        return sizes([&](const std::string&, uint64_t bits) { return 1 + bits % most; });
+    }
+    // Into which windows fit, and small numbers for what is no shape.
+    Bindings large_sizes(uint64_t most_of_values) {
+        return sizes([&](const std::string& s, uint64_t bits) {
+            return of_shapes_.contains(s) ? 5 + bits % 4 : bits % (most_of_values + 1);
+        });
+    }
+
+    // Whether the sides differ. Nothing where they do not take these sizes.
+    std::optional<bool> differ_at(const Bindings& sizes) {
+        Result<Sides> sides = build_sides(claim_, sizes);
+        if (!sides.ok()) return {};
         Graph& graph = *sides->graph;
         for (Value* v : sides->left) graph.add_output(v);
         for (Value* v : sides->right) graph.add_output(v);
         Inputs inputs;
-        bool drawn_all = true;
         for (const auto& input : graph.inputs()) {
-            std::optional<Tensor> t = draw(input->type(), random, drawn);
-            drawn_all = drawn_all && t;
-            if (t) inputs.emplace(input->name(), std::move(*t));
+            std::optional<Tensor> t = draw(input->type(), random_, drawn_);
+            if (!t) return {};
+            inputs.emplace(input->name(), std::move(*t));
         }
-        if (!drawn_all) continue;
         Result<std::vector<Datum>> results = evaluate(graph, inputs);
-        if (!results.ok()) continue;
+        if (!results.ok()) return {};
         const size_t n = sides->left.size();
         for (size_t k = 0; k < n; ++k)
             if (differ((*results)[k].tensor(), (*results)[n + k].tensor())) return true;
-        compared = true;
+        return false;
+    }
+
+  private:
+    const Claim& claim_;
+    const std::vector<std::string> symbols_;
+    std::set<std::string> of_shapes_;
+    RandomStream random_{29, "floats"};
+    uint64_t drawn_ = 0;
+
+    template <typename F>
+    Bindings sizes(const F& size_of) {
+        Bindings out;
+        for (const std::string& s : symbols_) out.emplace(s, static_cast<int64_t>(size_of(s, random_.bits(drawn_++))));
+        return out;
+    }
+};
+
+}  // namespace
+
+std::optional<bool> floats_differ(const Claim& claim) {
+    FloatTrials trials(claim);
+    bool compared = false;
+    for (int round = 0; round < 56; ++round) {
+        const Bindings sizes = round < 24   ? trials.small_sizes(3)
+                               : round < 48 ? trials.small_sizes(6)
+                                            : trials.large_sizes(1);
+        const std::optional<bool> differ = trials.differ_at(sizes);
+        if (differ.value_or(false)) return true;
+        compared = compared || differ;
     }
     if (!compared) return std::nullopt;
+    return false;
+}
+
+bool floats_soon_differ(const Claim& claim) {
+    constexpr int kTrials = 8;
+    FloatTrials trials(claim);
+    for (int i = 0; i < kTrials; ++i)
+        if (trials.differ_at(i % 4 == 3 ? trials.small_sizes(4) : trials.large_sizes(1 + i % 2)).value_or(false))
+            return true;
     return false;
 }
 

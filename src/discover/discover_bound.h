@@ -16,8 +16,11 @@ struct TestBound {
 TestBound test_bound(const Claim& claim, int sizes);
 std::string to_string(const TestBound& bound);
 
-// Whether random numbers of several signs and magnitudes tell the sides apart, at random sizes, on floats. Nothing where
-// no sizes were found that both sides take.
+// Whether random numbers of several signs and magnitudes tell the sides apart, at random sizes, on floats. Nothing
+// where no sizes were found that both sides take.
 std::optional<bool> floats_differ(const Claim& claim);
+
+// The same at a few sizes only: false means little.
+bool floats_soon_differ(const Claim& claim);
 
 }  // namespace tessera

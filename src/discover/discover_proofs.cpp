@@ -1,5 +1,6 @@
 #include "discover/discover_proofs.h"
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -13,7 +14,7 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kBatch = 64;
+constexpr size_t kBatch = 256;
 
 // Signs may agree by chance on a few small tensors, which random graphs tell.
 void try_to_refute(FoundRule& found) {
@@ -63,7 +64,9 @@ void prove_one(FoundRule& found) {
     auto settle = [&](const Claim& form) {
         if (to_string(form) == as_found || (!first && !own_proved())) return true;
         first = false;
-        Result<Proof> proof = prove(form);
+        ProveOptions options;
+        options.give_up = [&form] { return floats_soon_differ(form); };
+        Result<Proof> proof = prove(form, options);
         if (proof.ok() && proof->proved()) general.emplace(form, std::move(*proof));
         return general.has_value();
     };
@@ -157,7 +160,8 @@ Status prove_found(const DiscoverOptions& options, const World& of, std::vector<
         std::vector<uint8_t> known(count, 0);
         std::vector<Status> confirmed(count);
         Team team(e.threads);
-        team.each(static_cast<int64_t>(count), [&](int64_t i, int) {
+        std::atomic<size_t> next{0};  // one by one: some take a hundred times as long as others
+        auto prove_at = [&](size_t i) {
             FoundRule& rule = rules[begin + i];
             found[i] = to_string(rule.claim);
             known[i] = notes.recall(rule);
@@ -167,6 +171,9 @@ Status prove_found(const DiscoverOptions& options, const World& of, std::vector<
             rule.rule.evidence = rule.verdict == Proof::Verdict::Proved ? Evidence::Proved : Evidence::Tested;
             if (rule.verdict != Proof::Verdict::Proved || known[i]) return;
             if (auto v = confirm(rule.rule, rule.certificate.text, found_effort()); !v.ok()) confirmed[i] = v.error();
+        };
+        team.each(team.threads(), [&](int64_t, int) {
+            for (size_t i; (i = next++) < count;) prove_at(i);
         });
         for (const Status& status : confirmed) TRY(status);
         for (size_t i = 0; i < count; ++i)

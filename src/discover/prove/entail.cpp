@@ -12,18 +12,6 @@ namespace {
 
 constexpr size_t kMaxRows = 600, kUsualRows = 24;
 
-int64_t times(int64_t a, int64_t b) {
-    int64_t r;
-    if (__builtin_mul_overflow(a, b, &r)) throw Unsupported{"a number beyond 64 bits"};
-    return r;
-}
-
-int64_t plus(int64_t a, int64_t b) {
-    int64_t r;
-    if (__builtin_add_overflow(a, b, &r)) throw Unsupported{"a number beyond 64 bits"};
-    return r;
-}
-
 // Rows of e >= 0 over the products in the facts, one column for each. Of rows with the same coefficients, that with the
 // smallest constant counts.
 class System {

@@ -6,21 +6,6 @@
 #include "expr/simplify.h"
 
 namespace tessera::prover {
-namespace {
-
-int64_t add(int64_t a, int64_t b) {
-    int64_t r;
-    if (__builtin_add_overflow(a, b, &r)) throw Unsupported{"a number beyond 64 bits"};
-    return r;
-}
-
-int64_t mul(int64_t a, int64_t b) {
-    int64_t r;
-    if (__builtin_mul_overflow(a, b, &r)) throw Unsupported{"a number beyond 64 bits"};
-    return r;
-}
-
-}  // namespace
 
 int64_t Poly::coefficient(uint64_t key) const {
     for (const Mono& m : terms)
@@ -34,19 +19,19 @@ size_t PolyHash::operator()(const Poly& p) const {
     return h;
 }
 
-Poly combined(const Poly& a, int64_t times_a, const Poly& b, int64_t times_b) {
+Poly combined(const Poly& a, int64_t by_a, const Poly& b, int64_t by_b) {
     Poly out;
     const Mono *x = a.terms.begin(), *y = b.terms.begin();
     const Mono *const last_x = a.terms.end(), *const last_y = b.terms.end();
     while (x != last_x || y != last_y) {
         if (y == last_y || (x != last_x && x->key < y->key)) {
-            out.terms.push_back({x->key, mul(x->coefficient, times_a)});
+            out.terms.push_back({x->key, times(x->coefficient, by_a)});
             ++x;
         } else if (x == last_x || y->key < x->key) {
-            out.terms.push_back({y->key, mul(y->coefficient, times_b)});
+            out.terms.push_back({y->key, times(y->coefficient, by_b)});
             ++y;
         } else {
-            const int64_t c = add(mul(x->coefficient, times_a), mul(y->coefficient, times_b));
+            const int64_t c = plus(times(x->coefficient, by_a), times(y->coefficient, by_b));
             if (c) out.terms.push_back({x->key, c});
             ++x, ++y;
         }
@@ -77,7 +62,7 @@ Poly operator*(const Poly& a, const Poly& b) {
     for (const Mono& x : a.terms) {
         Poly row;
         for (const Mono& y : b.terms)
-            row.terms.push_back({multiply_keys(x.key, y.key), mul(x.coefficient, y.coefficient)});
+            row.terms.push_back({multiply_keys(x.key, y.key), times(x.coefficient, y.coefficient)});
         std::sort(row.terms.begin(), row.terms.end());
         out = out + row;
     }

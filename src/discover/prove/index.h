@@ -22,6 +22,17 @@ struct Unsupported {
     std::string why;
 };
 
+inline int64_t plus(int64_t a, int64_t b) {
+    int64_t r;
+    if (__builtin_add_overflow(a, b, &r)) throw Unsupported{"a number beyond 64 bits"};
+    return r;
+}
+inline int64_t times(int64_t a, int64_t b) {
+    int64_t r;
+    if (__builtin_mul_overflow(a, b, &r)) throw Unsupported{"a number beyond 64 bits"};
+    return r;
+}
+
 // coefficient * product of up to four atoms, whose numbers are packed into `key`, the largest first. 0: no atoms.
 struct Mono {
     uint64_t key;
@@ -126,7 +137,7 @@ struct Poly {
 struct PolyHash {
     size_t operator()(const Poly& p) const;
 };
-Poly combined(const Poly& a, int64_t times_a, const Poly& b, int64_t times_b);  // times_a a + times_b b
+Poly combined(const Poly& a, int64_t by_a, const Poly& b, int64_t by_b);  // by_a a + by_b b
 Poly operator+(const Poly& a, const Poly& b);
 Poly operator-(const Poly& a, const Poly& b);
 Poly operator-(const Poly& a);
