@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "base/thread_pool.h"
 #include "discover/believe.h"
@@ -51,7 +52,8 @@ void accept(FoundRule& found, Proof proof) {
 }
 
 // The most general form of the claim that proves. Where the first one does not, the claim as it was found is tried
-// before the others, since few of them hold where it does not.
+// before the others, since few of them hold where it does not. Whether a window may be of nothing depends on which of
+// its attributes are variables: where the right side is undefined for that, it is so for other sizes too.
 void prove_one(FoundRule& found) {
     const std::string as_found = to_string(found.claim);
     std::optional<Result<Proof>> own;
@@ -60,13 +62,18 @@ void prove_one(FoundRule& found) {
         return own->ok() && (*own)->proved();
     };
     std::optional<std::pair<Claim, Proof>> general;
+    std::set<std::set<std::string>> undefined;  // with these variables
     bool first = true;
     auto settle = [&](const Claim& form) {
         if (to_string(form) == as_found || (!first && !own_proved())) return true;
         first = false;
+        std::set<std::string> variables;
+        for (const auto& [name, value] : form.values) variables.insert(name);
+        if (undefined.contains(variables)) return false;
         ProveOptions options;
         options.give_up = [&form] { return floats_soon_differ(form); };
         Result<Proof> proof = prove(form, options);
+        if (proof.ok() && proof->undefined) undefined.insert(std::move(variables));
         if (proof.ok() && proof->proved()) general.emplace(form, std::move(*proof));
         return general.has_value();
     };

@@ -74,6 +74,7 @@ Result<Proof> prove(const Claim& claim, const ProveOptions& options) {
     if (may_be_undefined(roots) || has_numbers(claim.rule)) {
         if (Status defined = check_definedness(claim, elements); !defined.ok()) {
             proof.reason = defined.error().message();
+            proof.undefined = true;
             return proof;
         }
     }

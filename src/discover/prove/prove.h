@@ -27,6 +27,7 @@ struct Proof {
     enum class Verdict { Proved, Refuted, Unknown };
     Verdict verdict = Verdict::Unknown;
     std::string reason = {};  // why it is not proved
+    bool undefined = false;   // because the right side may be no number where the left side is one
     Certificate certificate = {};
     bool proved() const { return verdict == Verdict::Proved; }
 };
