@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace tessera::prover {
 namespace {
@@ -78,13 +77,7 @@ bool Cancel::split_undecided() {
     }
     ready_ = std::move(kept);
     std::reverse(waiting_.begin(), waiting_.end());
-    if (some) ask_whether_to_give_up();
     return some;
-}
-
-void Cancel::ask_whether_to_give_up() {
-    const std::function<bool()> give_up = std::exchange(search_.give_up, {});
-    if (give_up && give_up()) throw Unsupported{"numbers refute it"};
 }
 
 // A search inside another one: if it takes too long, it fails, and the other goes on.

@@ -19,11 +19,10 @@ struct CutOutput {
 // What all searches of one proof share.
 struct Search {
     Atoms& atoms;
-    std::set<int> outputs;               // index variables of the output element
-    bool cut_outputs = false;            // where a quotient of one is left, ask for it to be cut
-    bool cut_wanted = false;             // there was one
-    bool write_out = false;              // ProveOptions has it
-    std::function<bool()> give_up = {};  // ProveOptions has it
+    std::set<int> outputs;     // index variables of the output element
+    bool cut_outputs = false;  // where a quotient of one is left, ask for it to be cut
+    bool cut_wanted = false;   // there was one
+    bool write_out = false;    // ProveOptions has it
     static constexpr int kSteps = 3000;
     int steps_left = kSteps;
     int next_variable = 0;  // of those that a cut makes: _c1, _c2, ...
@@ -67,7 +66,6 @@ class Cancel {
 
     void settle(Numbered n);  // waiting to ready
     bool split_undecided();
-    void ask_whether_to_give_up();
     bool within_budget(const std::function<bool()>& search);
     bool eliminate_point(Numbered& n);
     bool drop_unused_sum(Numbered& n);

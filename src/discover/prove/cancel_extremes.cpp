@@ -42,7 +42,6 @@ bool Cancel::run_inside(const Sum& points, const Sum& others, bool largest) {
         Numbered n = std::move(waiting_.back());
         waiting_.pop_back();
         split_choices_ = n.undecided;
-        if (split_choices_) ask_whether_to_give_up();
         settle(std::move(n));
         for (Numbered& ready : ready_) {
             bool found = false;

@@ -244,6 +244,7 @@ bool infeasible(Atoms& atoms, const Guards& given) {
     System system(facts);
     const bool contradiction = system.solve();
     atoms.rows_left -= system.made;
+    atoms.rows_made += system.made;
     if (contradiction) return true;
     if (atoms.rows_left < 0) throw Unsupported{"too much arithmetic about sizes"};
     // A maximum is one of its parts.
@@ -313,6 +314,7 @@ bool group_infeasible(Atoms& atoms, const std::vector<Fact>& group) {
     if (!fresh) return it->second;
     if (--atoms.questions_left < 0) throw Unsupported{"too many questions about sizes"};
     atoms.stop_when_late();
+    atoms.stop_where_hopeless();
     Guards facts;
     facts.reserve(group.size());
     for (const Fact& f : group) facts.push_back(*f.poly);

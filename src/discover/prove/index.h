@@ -6,10 +6,12 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -203,9 +205,16 @@ class Atoms {
     // What may still be asked of them; beyond it the claim is beyond the prover.
     int64_t questions_left = std::numeric_limits<int64_t>::max();
     int64_t rows_left = 200'000;  // that may be made to answer them
+    int64_t rows_made = 0;
+    std::function<bool()> give_up;  // called once, where a proof takes long
     Deadline until;
     void stop_when_late() const {
         if (until.passed()) throw Unsupported{"there was no more time"};
+    }
+    void stop_where_hopeless() {
+        constexpr int64_t kLong = 500;
+        if (!give_up || rows_made < kLong) return;
+        if (std::exchange(give_up, {})()) throw Unsupported{"numbers refute it"};
     }
 
   private:

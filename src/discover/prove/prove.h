@@ -18,8 +18,7 @@ struct ProveOptions {
     bool write_out = false;     // where nothing else cancels: a sum over a few values as the terms at each
     int64_t max_questions = 0;  // about what follows from conditions on sizes; 0: no limit
     Deadline until = {};        // then the verdict is unknown
-    // Called once for each root, before terms that do not cancel are split into cases, which may take long. True: give
-    // up.
+    // Called once for each root whose proof takes long. True: give up.
     std::function<bool()> give_up = {};
 };
 

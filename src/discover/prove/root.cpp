@@ -33,7 +33,7 @@ std::string printed(const Atoms& atoms, const Summand& t) {
 
 RootProof::RootProof(const Comprehension& c, const ProveOptions& options)
     : search_{atoms_, {}}, base_(atoms_), write_out_(options.write_out) {
-    search_.give_up = options.give_up;
+    atoms_.give_up = options.give_up;
     if (options.max_questions) atoms_.questions_left = options.max_questions;
     atoms_.until = options.until;
     atoms_.stop_when_late();
