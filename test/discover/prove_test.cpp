@@ -4,6 +4,7 @@
 
 #include "discover/check/check_certificate.h"
 #include "discover/claims.h"
+#include "discover/discover_bound.h"
 #include "rewrite/refute/refute.h"
 
 namespace tessera::prove_test {
@@ -65,6 +66,24 @@ TEST(Prove, GeneralisesOverWindowsAndSizes) {
         std::string rule = to_string(to_rule(general[0]));
         EXPECT_NE(rule.find("strides=strides, pads=pads, dilations=dilations"), std::string::npos) << rule;
         EXPECT_EQ(to_string(general.back()), to_string(claim));
+    }
+}
+
+// Discovery gives up forms that a few numbers refute.
+TEST(Prove, FewNumbersRefuteOnlyWhatDoesNotHold) {
+    for (const Claim& claim : listed_claims().hold) EXPECT_FALSE(floats_soon_differ(claim)) << to_string(claim);
+    int refuted = 0;
+    for (const Claim& claim : listed_claims().do_not) refuted += floats_soon_differ(claim);
+    EXPECT_GT(refuted, 0);
+}
+
+TEST(Prove, AsksAtMostOnceWhetherToGiveUp) {
+    for (const Claim& claim : listed_claims().hold) {
+        size_t asked = 0;
+        Result<Proof> proof = prove(claim, {.give_up = [&] { return ++asked, true; }});
+        ASSERT_TRUE(proof.ok()) << to_string(claim);
+        EXPECT_NE(proof->proved(), asked > 0) << to_string(claim) << "\n" << proof->reason;
+        EXPECT_LE(asked, 1u) << to_string(claim);
     }
 }
 

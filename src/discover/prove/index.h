@@ -212,7 +212,7 @@ class Atoms {
         if (until.passed()) throw Unsupported{"there was no more time"};
     }
     void stop_where_hopeless() {
-        constexpr int64_t kLong = 500;
+        constexpr int64_t kLong = 2'000;
         if (!give_up || rows_made < kLong) return;
         if (std::exchange(give_up, {})()) throw Unsupported{"numbers refute it"};
     }
