@@ -138,6 +138,15 @@ class Matcher {
         return bind(term.slot, source_.representative(*value));
     }
 
+    // Each tensor of a list is of the class that the list is said to be of.
+    bool satisfies_all(const Term& term, const std::vector<Value*>& list) const {
+        if (term.slot < 0) return true;
+        const std::string& constraint = rule_.variables[size_t(term.slot)].constraint;
+        return constraint.empty() || std::all_of(list.begin(), list.end(), [&](const Value* v) {
+                   return v && v->type().is_tensor() && satisfies(v->type().tensor().dtype, constraint);
+               });
+    }
+
     static bool could_match(const Term& term, const Value& v) {
         return v.node() && &v.node()->op() == term.op && v.index() == size_t(term.output);
     }
@@ -227,7 +236,8 @@ class Matcher {
             if (arg.list) {
                 const auto begin = given.begin() + std::ptrdiff_t(at);
                 const size_t count = i == first ? taken : loose - taken;
-                if (!bind(arg.slot, std::vector<Value*>(begin, begin + std::ptrdiff_t(count)))) return false;
+                std::vector<Value*> list(begin, begin + std::ptrdiff_t(count));
+                if (!satisfies_all(arg, list) || !bind(arg.slot, std::move(list))) return false;
                 at += count;
             } else {
                 if (arg.form == Form::Number) literals.push_back(given[at]);
