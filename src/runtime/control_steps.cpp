@@ -135,13 +135,18 @@ class Run::Repetition {
         return inputs;
     }
 
+    // A shape that inference does not know looks like that of one element.
+    static bool has_known_rank(const ProgramBuffer& b) {
+        return !b.value || (b.value->type().is_tensor() && b.value->type().tensor().shape.ranked());
+    }
+
     // False where a size is not known before an iteration, or a state changes its own.
     bool find_outputs(const RunPlan& plan) {
         const Program& program = body_.program_;
         std::vector<bool> taken(program.buffers.size());
         for (int b : program.outputs) {
             const auto at = static_cast<size_t>(b);
-            if (plan.bytes[at] < 0) return false;
+            if (plan.bytes[at] < 0 || !has_known_rank(program.buffers[at])) return false;
             Output& o = outputs_.emplace_back(Output{.buffer = b, .root = root(b), .bytes = plan.bytes[at]});
             o.own_root = layout_.home[at] == Home::Output;
             sizes_.push_back(plan.sizes[at]);
