@@ -41,6 +41,36 @@ void each_capture(Graph& g, F f) {
     }
 }
 
+// Whether a size of an input of the graph, or of one around it, is called <value>.d0 or the like.
+bool names_input_size(const Graph& graph, std::string_view value) {
+    const std::string prefix = fmt::format("{}.d", value);
+    auto names = [&](const Dim& d) {
+        if (d.as_int()) return false;
+        const std::vector<std::string> symbols = free_symbols(d);
+        return std::any_of(symbols.begin(), symbols.end(), [&](const auto& s) { return s.starts_with(prefix); });
+    };
+    for (const Graph* g = &graph; g; g = g->outer())
+        for (const auto& v : g->inputs()) {
+            if (!v->type().is_tensor()) continue;
+            const Shape& shape = v->type().tensor().shape;
+            if (std::any_of(shape.begin(), shape.end(), names)) return true;
+        }
+    return false;
+}
+
+// As inference reads a node: sizes that only a run finds are called after its results (OpView::fresh), and no size of
+// an input is called so.
+OpView view_to_infer(const Node& node) {
+    OpView view = node.view();
+    std::vector<std::string> names;
+    for (size_t i = 0; i < node.output_count(); ++i) {
+        names.push_back(node.output(i)->name());
+        while (names_input_size(node.graph(), names.back())) names.back() += "_";
+    }
+    view.with_output_names(std::move(names));
+    return view;
+}
+
 }  // namespace
 
 std::string Node::where() const {
@@ -171,7 +201,7 @@ Result<Node*> Graph::add(NodeSpec spec) {
         v->name_ = unique_name(i < spec.output_names.size() ? spec.output_names[i] : "");
         node->outputs_.push_back(std::move(v));
     }
-    OpView view = node->view();
+    OpView view = view_to_infer(*node);
     Types types = TRY(infer_types(view));
     view.with_outputs(types);
     for (size_t i = 0; i < types.size(); ++i) {
@@ -383,7 +413,7 @@ Status Graph::infer_again() {
             if (nested.ok()) nested = g.infer_again();
         });
         TRY(std::move(nested));
-        OpView view = node->view();
+        OpView view = view_to_infer(*node);
         Types types = TRY(infer_types(view));
         view.with_outputs(types);
         for (size_t i = 0; i < types.size(); ++i) {

@@ -49,6 +49,14 @@ Type map_dims(const Type& type, const std::function<Dim(const Dim&, int64_t)>& f
 // Symbols named after generated values, each to be named after the first value that has it.
 class Symbols {
   public:
+    void keep(const Value& v) {
+        map_dims(v.type(), [&](const Dim& d, int64_t) {
+            if (!d.as_int())
+                for (const std::string& name : free_symbols(d))
+                    if (!generated_symbol(name)) taken_.insert(name);
+            return d;
+        });
+    }
     void find(const Value& v) {
         map_dims(v.type(), [&](const Dim& d, int64_t i) {
             if (d.as_int()) return d;
@@ -124,6 +132,7 @@ void renumber_names(Graph& graph) {
         if (ours) v->graph().rename(*v, name);
     }
     Symbols symbols;
+    each_value(graph, [&](Value& v) { symbols.keep(v); });
     each_value(graph, [&](Value& v) { symbols.find(v); });
     if (symbols.changed()) each_value(graph, [&](Value& v) { symbols.rename(v); });
 }

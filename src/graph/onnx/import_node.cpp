@@ -5,6 +5,7 @@
 #include "graph/names.h"
 #include "graph/onnx/importer.h"
 #include "graph/ops/foreign.h"
+#include "graph/ops/nested.h"
 #include "graph/refine.h"
 #include "onnx/operators.h"
 
@@ -47,7 +48,10 @@ std::vector<Type> nested_input_types(const onnx::Node& node, size_t count, const
                        : i == 1 ? Type(DType::boolean, Shape{})
                                 : without_shape(given(i));
     } else if (node.op_type == "SequenceMap") {
-        for (size_t i = 0; i < count; ++i) types[i] = given(i).is_sequence() ? given(i).element() : given(i);
+        for (size_t i = 0; i < count; ++i) {
+            types[i] = given(i).is_sequence() ? given(i).element() : given(i);
+            if (given(i).is_sequence() && varies_in_sequence(types[i])) types[i] = without_shape(types[i]);
+        }
     } else if (node.op_type == "Scan") {
         for (size_t i = 0; i < count; ++i) types[i] = without_shape(given(i));
     }

@@ -32,7 +32,8 @@ const OpDef kIf{
                             op.output_count());
         Types types;
         for (size_t i = 0; i < a.size(); ++i) {
-            auto both = join(a[i]->type(), b[i]->type(), output_name(op, i));
+            auto both = join(seen_outside(op, op.graph("then_branch"), a[i]->type(), i),
+                             seen_outside(op, op.graph("else_branch"), b[i]->type(), i), output_name(op, i));
             if (!both)
                 return op.error(Code::E0208, "output {} is {} in one branch, {} in the other", i, a[i]->type(),
                                 b[i]->type());

@@ -1,5 +1,6 @@
 #include "graph/ops/nested.h"
 
+#include <algorithm>
 #include <set>
 
 namespace tessera {
@@ -10,6 +11,21 @@ void collect_symbols(const Type& t, std::set<std::string>& names) {
     if (!t.is_tensor()) return collect_symbols(t.element(), names);
     for (const Dim& d : t.tensor().shape)
         for (std::string& s : free_symbols(d)) names.insert(std::move(s));
+}
+
+// Sizes that nodes of the body find as they run, named after their results.
+void collect_found(const Graph& body, std::set<std::string>& names) {
+    for (const auto& node : body.nodes()) {
+        for (size_t i = 0; i < node->output_count(); ++i) {
+            std::set<std::string> own;
+            collect_symbols(node->output(i)->type(), own);
+            const std::string prefix = node->output(i)->name();
+            for (const std::string& s : own)
+                if (s.starts_with(prefix) && s.find(".d") == s.find_first_not_of('_', prefix.size())) names.insert(s);
+        }
+        for (const auto& [name, attr] : node->attrs())
+            if (auto* nested = std::get_if<GraphPtr>(&attr)) collect_found(**nested, names);
+    }
 }
 
 Type with_fresh_dims(const OpView& op, const Type& t, size_t output, size_t first, const std::set<std::string>& inner) {
@@ -34,11 +50,32 @@ std::string output_name(const OpView& op, size_t output) {
 }
 
 Type seen_outside(const OpView& op, const Graph& body, const Type& type, size_t output, size_t first) {
-    std::set<std::string> inner, outer;
+    std::set<std::string> used, inner, outer;
+    collect_symbols(type, used);
+    if (used.empty()) return type;
     for (const auto& input : body.inputs()) collect_symbols(input->type(), inner);
     for (const Type& t : op.inputs()) collect_symbols(t, outer);
     for (const std::string& s : outer) inner.erase(s);
+    collect_found(body, inner);
     return inner.empty() ? type : with_fresh_dims(op, type, output, first, inner);
+}
+
+bool is_found_by_run(const std::string& symbol) {
+    const size_t end = symbol.find_last_not_of("0123456789_");
+    return end != symbol.npos && end > 0 && end + 1 < symbol.size() && symbol.substr(end - 1, 2) == ".d";
+}
+
+bool varies_in_sequence(const Type& element) {
+    std::set<std::string> names;
+    collect_symbols(element, names);
+    return std::any_of(names.begin(), names.end(), is_found_by_run);
+}
+
+Type one_of_sequence(const OpView& op, const Type& element, size_t output) {
+    std::set<std::string> names;
+    collect_symbols(element, names);
+    std::erase_if(names, [](const std::string& s) { return !is_found_by_run(s); });
+    return names.empty() ? element : with_fresh_dims(op, element, output, 0, names);
 }
 
 Result<Type> carried_type(const OpView& op, const Type& initial, const Type& step, size_t output) {

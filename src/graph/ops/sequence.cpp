@@ -82,7 +82,7 @@ const OpDef kSequenceAt{
     .onnx = "SequenceAt",
     .infer = [](const OpView& op) -> Result<Types> {
         TRY(check_sequence(op));
-        return op.type(0).element();
+        return one_of_sequence(op, op.type(0).element(), 0);
     },
     .evaluate = [](const OpView& op, EvalContext& ctx) -> Result<std::vector<Datum>> {
         const auto& items = ctx.in(0).items();
@@ -203,7 +203,8 @@ const OpDef kSplitToSequence{
                 items.push_back(TRY(slice_of(x, axis, at, at + n)));
                 at += n;
             }
-            if (at != extent) return op.error(Code::E0407, "the sizes of the sizes of the parts sum to {}, not {}", at, extent);
+            if (at != extent)
+                return op.error(Code::E0407, "the sizes of the sizes of the parts sum to {}, not {}", at, extent);
             return std::vector{Datum::sequence(std::move(items))};
         }
         int64_t size = op.has(1) ? ctx.tensor(1).int_at(0) : 1;
