@@ -38,6 +38,7 @@ Trial plan(Exactness exactness, Draw& draw) {
         trial.sample.integers = pick < 25;
         trial.sample.mixed = trial.sample.bytes = draw.chance(30);
         trial.sample.special = draw.chance(30);
+        trial.sample.extremes = pick % 10 < 3;
         trial.sample.literals = true;
         trial.sample.floats = pick < 60 ? DType::f64 : pick < 80 ? DType::f32 : pick < 92 ? DType::f16 : DType::bf16;
         trial.values = {Values::Special, Values::Ordinary, Values::Special};
@@ -47,6 +48,7 @@ Trial plan(Exactness exactness, Draw& draw) {
         trial.values = {Values::Whole, Values::Ordinary};
         if (exactness == Exactness::Reassociates) {
             trial.sample.mixed = draw.chance(20);
+            trial.sample.extremes = pick % 5 == 0;
             trial.values.push_back(Values::Extreme);
             trial.values.push_back(Values::Large);
         }

@@ -375,6 +375,7 @@ Value* SampleBuilder::fresh(Draft& draft, size_t i, int slot, bool constant) {
     if (proposal->contents) {
         Tensor t = *proposal->contents;
         if (t.dtype() != *dtype) {
+            if (*dtype == DType::string) return nullptr;
             auto cast = Tensor::zeros(*dtype, t.sizes());
             if (!cast.ok()) return nullptr;
             for (int64_t k = 0; k < t.elements(); ++k) {
@@ -411,7 +412,7 @@ Value* SampleBuilder::fresh(Draft& draft, size_t i, int slot, bool constant) {
 Value* SampleBuilder::number(Draft& draft, size_t i, const Term& literal) {
     // One with a point is no integer.
     auto dtype = element_type(draft, i, literal.has_point ? "float" : "");
-    if (!dtype) return nullptr;
+    if (!dtype || *dtype == DType::string) return nullptr;
     Sizes sizes;
     if (draw_.chance(40)) {
         auto proposal = propose_input(draft, i, pool_);

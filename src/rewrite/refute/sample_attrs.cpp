@@ -2,6 +2,7 @@
 #include <limits>
 #include <map>
 
+#include "base/numeric.h"
 #include "onnx/dtypes.h"
 #include "rewrite/refute/sample_proposal.h"
 
@@ -239,6 +240,13 @@ double ordinary(Draw& draw, int style) {
     }
 }
 
+// The last ones have squares and multiples that f64, f32 or f16 do not have.
+int64_t extreme_integer(DType dtype, Draw& draw) {
+    const int64_t least = int_min(dtype), most = int_max(dtype);
+    return int_wrap(dtype, draw.pick<int64_t>({least, most, least + 1, most - 1, most / 2 + 1, (int64_t{1} << 53) - 1,
+                                               94906267, (int64_t{1} << 24) + 1, 46341, 4099, 181, 100}));
+}
+
 }  // namespace
 
 std::vector<int64_t> proposal::some_permutation(int64_t rank, Draw& draw) {
@@ -319,6 +327,8 @@ Tensor random_constant(DType dtype, const Sizes& sizes, bool positive, Draw& dra
             int64_t low = is_unsigned_int(dtype) || positive ? (positive ? 1 : 0) : -3;
             int64_t v = uniform ? std::max<int64_t>(static_cast<int64_t>(all), low) : draw.between(low, 3);
             if (dtype_bits(dtype) < 4) v &= 1;
+            if (options.extremes && draw.chance(25)) v = extreme_integer(dtype, draw);
+            if (positive) v = std::max<int64_t>(v, 1);
             t.set_int(i, v);
         } else if (is_float(dtype)) {
             double v = uniform ? all : ordinary(draw, style);

@@ -16,6 +16,7 @@ struct SampleOptions {
     bool mixed = false;         // any type that an op takes, each time anew
     bool bytes = false;         // of those, also floats and integers of 8 bits and less that only store
     bool special = false;       // constants may hold NaN, infinities and zeros of either sign
+    bool extremes = false;      // constants may hold the integers at which arithmetic wraps, or a double rounds
     bool literals = false;      // any number that a literal stands for, not only the one that it names
     bool tiny = false;          // sizes of 1 and 2 only, to find a small counterexample
 };

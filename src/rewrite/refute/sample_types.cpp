@@ -11,11 +11,11 @@ const DTypeList kUsualInts{DType::i64, DType::i64, DType::i32, DType::i32, DType
 // Every one that a body computes with; those that models have, several times. The float of exponents only has neither
 // sign nor zero: no law of arithmetic speaks of it.
 const DTypes kStored = kNarrowFloats | DTypes{DType::i4, DType::u4, DType::i2, DType::u2};
-const DTypeList kAny{DType::f64,    DType::f32,      DType::f32, DType::f16, DType::bf16,       DType::i64,
-                     DType::i64,    DType::i32,      DType::i32, DType::i16, DType::i8,         DType::u64,
-                     DType::u32,    DType::u16,      DType::u8,  DType::u8,  DType::boolean,    DType::boolean,
-                     DType::f8e5m2, DType::f8e4m3fn, DType::i4,  DType::u4,  DType::f8e4m3fnuz, DType::f8e5m2fnuz,
-                     DType::f4e2m1, DType::i2,       DType::u2};
+const DTypeList kAny{DType::f64,    DType::f32,      DType::f32, DType::f16,   DType::bf16,       DType::i64,
+                     DType::i64,    DType::i32,      DType::i32, DType::i16,   DType::i8,         DType::u64,
+                     DType::u32,    DType::u16,      DType::u8,  DType::u8,    DType::boolean,    DType::boolean,
+                     DType::f8e5m2, DType::f8e4m3fn, DType::i4,  DType::u4,    DType::f8e4m3fnuz, DType::f8e5m2fnuz,
+                     DType::f4e2m1, DType::i2,       DType::u2,  DType::string};
 
 }  // namespace
 
