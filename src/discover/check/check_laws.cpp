@@ -7,6 +7,8 @@
 #include <functional>
 #include <set>
 
+#include "discover/check/check_types.h"
+
 namespace tessera::checker {
 namespace {
 
@@ -106,8 +108,9 @@ product-of-roots [reassociates]: mul(sqrt(x:float), sqrt(y)) => sqrt(mul(x, y))
 
 class Rewriting {
   public:
-    // With what is no number in its place the whole is none: not for certain, where it is NaN, or in any case.
-    enum class Around { Any, NaN, Strict };
+    // With what is no number in its place the whole is none: not even for certain where zeros have the same sign, not
+    // for certain, where it is NaN, or in any case.
+    enum class Around { Signs, Any, NaN, Strict };
 
     Rewriting(const ElementRule& element, bool is_left) : element_(element) {
         types_ = types_of(element.rule);
@@ -201,20 +204,30 @@ class Rewriting {
     // is no number may be another, or one: that must not show.
     bool speaks_of(const Rule& law, Kind kind, const std::map<int, Term>& bound, const Term& t, Around around) const {
         if (law.exactness == Exactness::Exact) return true;
+        if (around == Around::Signs) return false;
         const Partial most = kind == Kind::OfNumbers ? Partial::None : Partial::NaN;
         if (!std::all_of(bound.begin(), bound.end(), [&](const auto& b) { return partial(b.second) <= most; }))
             return false;
         const Partial whole = partial(t);
         if (whole == Partial::Infinite) return around == Around::Strict;
-        return whole == Partial::None || kind != Kind::Widening || around != Around::Any;
+        return whole == Partial::None || kind != Kind::Widening || around > Around::Any;
     }
     static Around inside(const Term& t, size_t operand, Around around) {
         static const std::set<std::string> strict = {"identity", "neg", "add", "sub", "mul", "sqrt", "abs"};
         static const std::set<std::string> nan = {"exp", "log", "tanh",       "sigmoid",  "relu",  "erf",  "sin",
                                                   "cos", "div", "reciprocal", "softplus", "floor", "ceil", "round"};
-        if (t.form != Form::Op) return Around::Any;
+        if (t.form != Form::Op || around == Around::Signs) return std::min(around, Around::Any);
+        // 1 / -0.0 is -inf, of which a function may make a number; bits and texts show the sign itself.
+        const bool divides = operand == 0 ? is_one_of(t.op->name, {"reciprocal", "rsqrt", "pow"}) : t.op->name == "div";
+        if (shows_bits(t) || (divides && around != Around::Strict)) return Around::Signs;
         if (strict.contains(t.op->name) || (t.op->name == "div" && operand == 0)) return around;
         return nan.contains(t.op->name) ? std::min(around, Around::NaN) : Around::Any;
+    }
+    // Whether it gives the bits of its operand, or their text.
+    static bool shows_bits(const Term& t) {
+        if (t.op->name == "bit_cast") return true;
+        const std::optional<DType> to = t.op->name == "cast" ? cast_type(t) : DType::f32;
+        return !to || *to == DType::string;
     }
     Partial partial(const Term& t) const {
         if (t.form == Form::Variable) {
