@@ -186,6 +186,7 @@ class ElementReader {
 
     using Linear = std::map<std::string, int64_t>;  // a sum of multiples; "" is 1
     Linear linear(const Term& t) const;
+    static Linear combined(Linear a, const Linear& b, int sign);
     static std::string linear_text(const Linear& sum);
     bool is_not_negative(const Term& t) const;
     std::optional<std::pair<std::string, Linear>> shift_of(const Term& t);
@@ -570,7 +571,7 @@ class ElementReader {
         if (auto shift = shift_of(t)) {
             Linear by = shift->second;
             if (!path.empty() && path.back().kind == Step::Kind::Shift && path.back().text == shift->first) {
-                for (const auto& [name, n] : path.back().by) by[name] += n;
+                by = combined(std::move(by), path.back().by, 1);
                 path.pop_back();
             }
             std::erase_if(by, [](const auto& term) { return term.second == 0; });

@@ -199,9 +199,7 @@ std::optional<Term> ElementReader::part_of_sum(const Term& t) const {
     };
     const std::optional<Linear> n = length(rows.args[0]), m = length(rows.args[1]);
     if (!n || !m) return {};
-    Linear both = *n;
-    for (const auto& [name, k] : *m) both[name] += k;
-    std::erase_if(both, [](const auto& term) { return term.second == 0; });
+    const Linear both = combined(*n, *m, 1);
     if (both != linear(call_term("-", {end, begin}))) return {};
     const Linear from = linear(t.args[1].args[0]), to = linear(t.args[2].args[0]);
     auto is_zero = [](const Linear& l) {

@@ -15,13 +15,20 @@ ElementReader::Linear ElementReader::linear(const Term& t) const {
     if (t.form == Form::Number) return {{"", t.whole()}};
     if (t.form == Form::Variable && t.slot >= 0)
         if (const Term* l = facts_.let(t.slot); l && l->form != Form::Op) return linear(*l);
-    if (t.form == Form::Call && t.args.size() == 2 && (t.name == "+" || t.name == "-")) {
-        Linear out = linear(t.args[0]);
-        for (const auto& [name, n] : linear(t.args[1])) out[name] += t.name == "+" ? n : -n;
-        std::erase_if(out, [](const auto& term) { return term.second == 0; });
-        return out;
-    }
+    if (t.form == Form::Call && t.args.size() == 2 && (t.name == "+" || t.name == "-"))
+        return combined(linear(t.args[0]), linear(t.args[1]), t.name == "+" ? 1 : -1);
     return {{facts_.text(t), 1}};
+}
+
+// a + sign * b, without what is 0 times.
+ElementReader::Linear ElementReader::combined(Linear a, const Linear& b, int sign) {
+    for (const auto& [name, n] : b) {
+        int64_t& sum = a[name];
+        if (sign < 0 ? __builtin_sub_overflow(sum, n, &sum) : __builtin_add_overflow(sum, n, &sum))
+            throw NoElement{"a number is too large"};
+    }
+    std::erase_if(a, [](const auto& term) { return term.second == 0; });
+    return a;
 }
 
 std::string ElementReader::linear_text(const Linear& sum) {
@@ -38,20 +45,12 @@ bool ElementReader::is_not_negative(const Term& t) const {
     if (wanted.empty() || (wanted.size() == 1 && wanted.contains("") && wanted.at("") >= 0)) return true;
     std::vector<Linear> known;
     for (const Term& c : rule_.conditions)
-        if (c.form == Form::Call && (c.name == ">" || c.name == ">=") && c.args[0].kind != TermKind::Float) {
-            Linear least = linear(c.args[0]);
-            for (const auto& [name, n] : linear(c.args[1])) least[name] -= n;
-            std::erase_if(least, [](const auto& term) { return term.second == 0; });
-            known.push_back(std::move(least));
-        }
+        if (c.form == Form::Call && (c.name == ">" || c.name == ">=") && c.args[0].kind != TermKind::Float)
+            known.push_back(combined(linear(c.args[0]), linear(c.args[1]), -1));
     for (const Linear& a : known) {
         if (a == wanted) return true;
-        for (const Linear& b : known) {
-            Linear sum = a;
-            for (const auto& [name, n] : b) sum[name] += n;
-            std::erase_if(sum, [](const auto& term) { return term.second == 0; });
-            if (sum == wanted) return true;
-        }
+        for (const Linear& b : known)
+            if (combined(a, b, 1) == wanted) return true;
     }
     return false;
 }
