@@ -290,27 +290,40 @@ class ElementReader {
         return out;
     }
 
+    // Those that no other one covers; of several that cover one another, one stays.
+    template <typename Covers>
+    static std::vector<const Term*> uncovered(const std::vector<const Term*>& all, const Covers& covers) {
+        std::map<const Term*, const Term*> by;
+        auto last = [&](const Term* t) {
+            for (auto it = by.find(t); it != by.end(); it = by.find(t)) t = it->second;
+            return t;
+        };
+        for (const Term* a : all)
+            for (const Term* b : all)
+                if (last(b) != a && covers(*b, *a)) {
+                    by.emplace(a, b);
+                    break;
+                }
+        std::vector<const Term*> out = all;
+        std::erase_if(out, [&](const Term* t) { return by.contains(t); });
+        return out;
+    }
+
     // Of operands that are broadcast together, less those that do not enlarge another.
-    std::string joined(std::vector<const Term*> all) {
+    std::string joined(const std::vector<const Term*>& all) {
         std::set<std::string> names;
-        for (const Term* a : all) {
-            const Term& t = resolved(*a);
-            auto fits_another = [&](const Term* b) {
-                const Term& other = resolved(*b);
-                return a != b && t.form == Term::Form::Variable && !t.list && fits_result(variable(t), other);
-            };
-            bool smaller = std::any_of(all.begin(), all.end(), [&](const Term* b) {
-                return fits_another(b) && !(resolved(*b).form == Term::Form::Variable && b < a &&
-                                            facts_.fits(variable(resolved(*b)), variable(t)));
-            });
-            if (!smaller) names.insert(sizes(t));
-        }
+        for (const Term* a : uncovered(all, [&](const Term&large, const Term&given) {
+                 const Term& t = resolved(given);
+                 return t.form == Term::Form::Variable && !t.list && fits_result(variable(t), resolved(large));
+             }))
+            names.insert(sizes(*a));
         // What is reduced has ones along its axes, and the other sizes of what it was.
         for (const std::string& name : std::set<std::string>(names))
-            std::erase_if(names, [&](const std::string& n) {
-                auto it = reduced_.find(n);
-                return it != reduced_.end() && it->second == name;
-            });
+            if (names.contains(name))
+                std::erase_if(names, [&](const std::string& n) {
+                    auto it = reduced_.find(n);
+                    return n != name && it != reduced_.end() && it->second == name;
+                });
         if (names.size() > 1) names.erase("joined()");  // of numbers only
         if (names.size() == 1) return *names.begin();
         return fmt::format("joined({})", fmt::join(names, ", "));
@@ -345,14 +358,11 @@ class ElementReader {
         if (is_one_of(t.op->name, {"conv", "conv_transpose"})) return rank(t.args[1]);
         if (!elementwise(t)) return "of " + sizes(t);
         std::set<std::string> ranks;
-        std::vector<const Term*> all = operands(t);
-        for (const Term* a : all) {
-            const Term& x = resolved(*a);
-            bool less = x.form == Term::Form::Variable && std::any_of(all.begin(), all.end(), [&](const Term* b) {
-                            return b != a && rank_at_most(variable(x), resolved(*b)) && rank(x) != rank(*b);
-                        });
-            if (!less) ranks.insert(rank(x));
-        }
+        for (const Term* a : uncovered(operands(t), [&](const Term&large, const Term&given) {
+                 const Term& x = resolved(given);
+                 return x.form == Term::Form::Variable && rank_at_most(variable(x), resolved(large));
+             }))
+            ranks.insert(rank(*a));
         return ranks.size() == 1 ? *ranks.begin() : fmt::format("largest({})", fmt::join(ranks, ", "));
     }
     bool rank_at_most(const std::string& small, const Term& large) {
