@@ -178,7 +178,9 @@ void ElementReader::check_literals(const Term& t) {
             if (param(j) == param(i)) break;
         }
         const bool floats = told && types.without(kFloats) == DTypes();
-        if (!shared && !floats)
+        // What the rule computes is a real number, which neither wraps nor is rounded down.
+        const bool computed = literal.form == Form::Call && !is_one_of(literal.name, {"number", "limit"});
+        if (!floats && (!shared || computed))
             throw NoElement{fmt::format("{} in {} may have any type", facts_.text(literal), t.op->name)};
         const bool first = is_op(t, "pow") && literal.form == Form::Number && literal.number == 1;
         out_.reorders |= !shared && !first;  // the first power is rounded to the same, whatever it is computed in

@@ -161,8 +161,10 @@ Term ElementReader::attribute_element(const Term& t) {
         facts_.one_element(variable(t.args[0])))
         return element(t.args[0], {});
     if (t.name == "limit") return element(t.args[0], only_element());
-    if (t.name == "*" || t.name == "/")
+    if (t.name == "*" || t.name == "/") {
+        out_.reorders = true;  // computed in f64, and rounded once
         return op_term(t.name == "*" ? "mul" : "div", {element(t.args[0], {}), element(t.args[1], {})});
+    }
     throw NoElement{fmt::format("no law for {}", facts_.text(t))};
 }
 
@@ -174,13 +176,19 @@ std::string ElementReader::constraint_of(const std::string& variable, const std:
     return it->second == DTypes(DType::boolean) ? "bool" : "";
 }
 
-// Whether the rule says of an operand that its elements have at most 32 bits.
+// Whether the rule says of an operand that has the result's type, or is normalized, that its elements have at most 32
+// bits.
 bool ElementReader::is_narrow(const Term& t) const {
-    return std::any_of(t.args.begin(), t.args.end(), [&](const Term& given) {
-        const Term& a = resolved(given);
-        if (a.form == Term::Form::Op) return !is_one_of(a.op->name, {"cast", "cast_like"}) && is_narrow(a);
-        return facts_.narrow(variable(a));
-    });
+    for (size_t i = 0; i < t.args.size(); ++i) {
+        const std::string& type = t.op->inputs[std::min(i, t.op->inputs.size() - 1)].type;
+        if (type != t.op->outputs[0].type && (i > 0 || !t.op->attr("stash_type"))) continue;
+        const Term& a = resolved(t.args[i]);
+        const bool op = a.form == Term::Form::Op;
+        if (op ? !is_one_of(a.op->name, {"cast", "cast_like"}) && !a.output && is_narrow(a)
+               : facts_.narrow(variable(a)))
+            return true;
+    }
+    return false;
 }
 
 }  // namespace tessera::checker
