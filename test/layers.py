@@ -23,7 +23,7 @@ search
 kernel/ir kernel/interpret kernel/schedule kernel/passes kernel/lower kernel/analyse kernel/backend kernel/cpu kernel/gpu kernel/gpu/memory_bound kernel/gpu/attention kernel/gpu/lower
 kernel/accelerator kernel/accelerator/compile
 kernel/written kernel/from_tile kernel/from_graph
-llvm/targets llvm/intrinsics llvm runtime/devices backends runtime tune api/mesh api
+llvm/targets llvm/intrinsics llvm runtime/devices backends shard/simulate runtime tune api/mesh api
 """.split()
 # Folders that see nothing of each other, whatever their order.
 APART = [("discover", "search"), ("kernel/cpu", "kernel/gpu"), ("kernel/cpu", "kernel/accelerator"),

@@ -15,6 +15,7 @@
 #include "tessera/quantize.h"
 #include "tessera/search.h"
 #include "tessera/shard.h"
+#include "tessera/simulate.h"
 #include "tessera/tensor.h"
 #include "tessera/tile.h"
 #include "tessera/training.h"

@@ -28,7 +28,7 @@ std::vector<std::string> split_text(std::string_view text, char separator) {
     }
 }
 
-Result<Mesh> Mesh::parse(std::string_view text) {
+Result<Mesh> Mesh::parse(std::string_view text, int64_t most) {
     std::vector<MeshAxis> axes;
     std::set<std::string> names;
     int64_t ranks = 1;
@@ -42,8 +42,8 @@ Result<Mesh> Mesh::parse(std::string_view text) {
                 .hint("a mesh is written as data=2,model=4");
         if (!names.insert(axis.name).second)
             return Error(Code::E0501, "mesh \"{}\": two axes are named {}", text, axis.name);
-        if (axis.size > kMostRanks || (ranks *= axis.size) > kMostRanks)
-            return Error(Code::E0501, "mesh \"{}\" has more than {} ranks", text, kMostRanks);
+        if (axis.size > most || (ranks *= axis.size) > most)
+            return Error(Code::E0501, "mesh \"{}\" has more than {} ranks", text, most);
         axes.push_back(std::move(axis));
     }
     return Mesh(std::move(axes));
@@ -67,12 +67,16 @@ int64_t Mesh::coordinate(int64_t rank, size_t axis) const {
 }
 
 std::vector<int64_t> Mesh::group(int64_t rank, const std::vector<size_t>& axes) const {
-    std::vector<int64_t> ranks;
-    for (int64_t r = 0; r < this->ranks(); ++r) {
-        bool same = true;
-        for (size_t a = 0; a < axes_.size() && same; ++a)
-            same = std::find(axes.begin(), axes.end(), a) != axes.end() || coordinate(r, a) == coordinate(rank, a);
-        if (same) ranks.push_back(r);
+    std::vector<int64_t> ranks{0};
+    int64_t stride = this->ranks();
+    for (size_t a = 0; a < axes_.size(); ++a) {
+        stride /= axes_[a].size;
+        const bool varies = std::find(axes.begin(), axes.end(), a) != axes.end();
+        std::vector<int64_t> next;
+        for (int64_t r : ranks)
+            for (int64_t c = varies ? 0 : coordinate(rank, a); c <= (varies ? size(a) - 1 : coordinate(rank, a)); ++c)
+                next.push_back(r + c * stride);
+        ranks = std::move(next);
     }
     return ranks;
 }

@@ -16,11 +16,14 @@ struct MeshAxis {
     bool operator==(const MeshAxis&) const = default;
 };
 
+inline constexpr int64_t kMostRanks = 4096;
+inline constexpr int64_t kMostSimulated = int64_t{1} << 24;  // of a mesh whose axes are mostly replicas
+
 class Mesh {
   public:
     Mesh() = default;
     explicit Mesh(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {}
-    static Result<Mesh> parse(std::string_view text);  // E0501
+    static Result<Mesh> parse(std::string_view text, int64_t most = kMostRanks);  // E0501
 
     const std::vector<MeshAxis>& axes() const { return axes_; }
     int64_t size(size_t axis) const { return axes_[axis].size; }
@@ -40,7 +43,5 @@ std::string axis_names(const Mesh& mesh, const std::vector<size_t>& axes);  // d
 
 // The parts of `text` between the separators, without blanks around them.
 std::vector<std::string> split_text(std::string_view text, char separator);
-
-inline constexpr int64_t kMostRanks = 4096;
 
 }  // namespace tessera::shard

@@ -52,7 +52,9 @@ class Planning {
             if (k.output && plan_.in_parts[k.input]) instead_of[*k.output] = inputs[k.input].get();
         }
         for (size_t i = 0; i < outputs.size(); ++i)
-            plan_.outputs.push_back(instead_of[i] ? fetch(outputs[i], home(instead_of[i])) : fetch_whole(outputs[i]));
+            plan_.outputs.push_back(instead_of[i]            ? fetch(outputs[i], home(instead_of[i]))
+                                    : options_.whole_outputs ? fetch_whole(outputs[i])
+                                                             : fetch_home(outputs[i]));
     }
 
     // Held tensors.
@@ -108,6 +110,8 @@ class Planning {
         const auto sizes = divisible_sizes(*v);
         return sizes ? fetch(v, place_whole(*sizes, mesh_)) : known(v)[0];
     }
+
+    int fetch_home(const Value* v) { return divisible_sizes(*v) ? fetch(v, home(v)) : known(v)[0]; }
 
     // Ranges and boxes of a division.
     std::vector<Ranges> ranges_of(const std::vector<Variable>& variables, const Division& division) const {

@@ -69,6 +69,7 @@ struct PlanOptions {
     double operations_per_byte = 100;
     // Operations that are worth a segment of their own beside a collective that they do not wait for.
     double overlap_operations = 1 << 26;
+    bool whole_outputs = true;  // every rank has all of them; otherwise the parts that their shardings give it
     // Draws a number below n: then divisions are drawn and not chosen by cost. For tests.
     std::function<size_t(size_t)> draw = {};
 };

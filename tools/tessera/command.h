@@ -40,6 +40,7 @@ void add_calibrate(CLI::App& app, Chosen& chosen);
 void add_quantize(CLI::App& app, Chosen& chosen);
 void add_explore(CLI::App& app, Chosen& chosen);
 void add_shard(CLI::App& app, Chosen& chosen);
+void add_simulate(CLI::App& app, Chosen& chosen);
 void add_devices(CLI::App& app, Chosen& chosen);
 void add_cache(CLI::App& app, Chosen& chosen);
 void add_completion(CLI::App& app, Chosen& chosen);

@@ -82,6 +82,7 @@ int tessera::cli::command_line(int argc, char** argv, const Host& host) {
     add_quantize(app, chosen);
     add_explore(app, chosen);
     add_shard(app, chosen);
+    add_simulate(app, chosen);
     add_devices(app, chosen);
     add_cache(app, chosen);
     add_completion(app, chosen);

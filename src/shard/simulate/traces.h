@@ -1,0 +1,10 @@
+// Timelines as files of other tools' formats.
+#pragma once
+
+#include "tessera/simulate.h"
+
+namespace tessera::shard {
+
+std::string chrome_trace_of(const std::vector<SimulatedEvent>& events);
+
+}  // namespace tessera::shard
