@@ -40,6 +40,14 @@ struct SimulatedEvent {
     double begin = 0, seconds = 0;
 };
 
+// A kernel or a collective of a partitioned program, once.
+struct SimulatedStep {
+    std::string pass;  // "layer, forward"
+    std::string kind;  // "product", "kernel" or the collective's name
+    std::string name;
+    double flops = 0, bytes = 0, seconds = 0;
+};
+
 struct SimulatedMemory {
     double weights = 0, gradients = 0, optimizer = 0, activations = 0;  // bytes of a device
     double total() const { return weights + gradients + optimizer + activations; }
@@ -67,6 +75,7 @@ struct Simulation {
     double parameters = 0;
     std::vector<SimulatedStage> stages;
     std::vector<SimulatedEvent> events;
+    std::vector<SimulatedStep> steps;  // of each partitioned program on one rank
     std::vector<std::string> sources;  // of the cluster's numbers
 
     // For chrome://tracing and Perfetto: a lane for each stage.

@@ -33,8 +33,8 @@ class ClusterReader {
         for (const ClusterJson& level : json_["network"]) c.network.push_back(TRY(network_level(level)));
         for (size_t i = 1; i + 1 < c.network.size(); ++i)
             if (c.network[i].devices % std::max<int64_t>(1, c.network[i - 1].devices) != 0)
-                return malformed(fmt::format("network \"{}\" does not connect whole groups of the level within",
-                                             c.network[i].name));
+                return malformed(
+                    fmt::format("network \"{}\" does not connect whole groups of the level within", c.network[i].name));
         for (const ClusterJson& s : json_.value("sources", ClusterJson::array()))
             if (s.is_string()) c.sources.push_back(s.get<std::string>());
         return c;

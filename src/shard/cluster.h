@@ -8,16 +8,16 @@ namespace tessera::shard {
 
 struct DeviceSpeeds {
     std::string name;
-    std::string target = "host";  // that kernels are grouped for
-    double memory = 0;            // bytes
-    double bytes_per_second = 0;  // of memory, as far as kernels reach it
-    double scalar_flops = 0;      // per second, of all but products
-    double launch = 0;            // seconds between kernels
-    std::vector<std::pair<DType, double>> flops = {};         // peaks of products, by the type of their operands
+    std::string target = "host";                             // that kernels are grouped for
+    double memory = 0;                                       // bytes
+    double bytes_per_second = 0;                             // of memory, as far as kernels reach it
+    double scalar_flops = 0;                                 // per second, of all but products
+    double launch = 0;                                       // seconds between kernels
+    std::vector<std::pair<DType, double>> flops = {};        // peaks of products, by the type of their operands
     std::vector<std::pair<double, double>> efficiency = {};  // of a product of so many operations: fraction of the peak
 
-    double peak(DType operands) const;              // of f32 where the type has none
-    double product_fraction(double flops) const;    // between the points by the logarithm
+    double peak(DType operands) const;            // of f32 where the type has none
+    double product_fraction(double flops) const;  // between the points by the logarithm
 };
 
 struct Cluster {

@@ -20,7 +20,7 @@ struct SimulateCommand {
     GptShape gpt;
     SimulateOptions options;
     std::string trace, chakra;
-    bool json = false;
+    bool explain = false, json = false;
 
     Status operator()() const;
 };
@@ -51,6 +51,7 @@ void show_json(const Simulation& s) {
            {"device_memory", s.device_memory},
            {"parameters", s.parameters},
            {"stages", Json::array()},
+           {"steps", Json::array()},
            {"sources", s.sources}};
     if (s.tokens_per_second > 0) j["tokens_per_second"] = s.tokens_per_second;
     for (const SimulatedStage& stage : s.stages)
@@ -59,6 +60,13 @@ void show_json(const Simulation& s) {
                                {"backward", stage.backward},
                                {"in_flight", stage.in_flight},
                                {"memory", memory_json(stage.memory)}});
+    for (const SimulatedStep& step : s.steps)
+        j["steps"].push_back({{"pass", step.pass},
+                              {"kind", step.kind},
+                              {"name", step.name},
+                              {"flops", step.flops},
+                              {"bytes", step.bytes},
+                              {"seconds", step.seconds}});
     print_json(j);
 }
 
@@ -66,7 +74,17 @@ void show_share(const char* what, double seconds, double all) {
     if (seconds > 0) fmt::print("  {:<24} {:>10}  {:>5.1f} %\n", what, human_seconds(seconds), 100 * seconds / all);
 }
 
-void show(const Simulation& s) {
+void show_steps(const Simulation& s) {
+    std::string pass;
+    for (const SimulatedStep& step : s.steps) {
+        if (step.pass != pass) fmt::print("{}\n", bold(pass = step.pass));
+        fmt::print("  {:>9}  {:<14} {:>9}  {:>9}  {}\n", human_seconds(step.seconds), step.kind,
+                   step.flops > 0 ? human_count(step.flops) + "FLOP" : "", human_bytes(step.bytes), escaped(step.name));
+    }
+}
+
+void show(const Simulation& s, bool explain) {
+    if (explain) show_steps(s);
     fmt::print("{}  {} of {}, {}\n", bold(s.mesh), plural(double(s.devices), "device"), s.cluster, s.device);
     fmt::print("a step takes {}\n", human_seconds(s.seconds));
     show_share("computation", s.compute, s.seconds);
@@ -84,8 +102,8 @@ void show(const Simulation& s) {
                s.memory > s.device_memory ? ": it does not fit" : "");
     for (size_t i = 0; i < s.stages.size(); ++i) {
         const SimulatedStage& stage = s.stages[i];
-        fmt::print("  stage {}: {}; a microbatch {} + {}; {}: weights {}, gradients {}, optimizer {}, activations {}\n", i,
-                   stage.holds, human_seconds(stage.forward), human_seconds(stage.backward),
+        fmt::print("  stage {}: {}; a microbatch {} + {}; {}: weights {}, gradients {}, optimizer {}, activations {}\n",
+                   i, stage.holds, human_seconds(stage.forward), human_seconds(stage.backward),
                    human_bytes(stage.memory.total()), human_bytes(stage.memory.weights),
                    human_bytes(stage.memory.gradients), human_bytes(stage.memory.optimizer),
                    human_bytes(stage.memory.activations));
@@ -112,7 +130,7 @@ Status SimulateCommand::operator()() const {
     if (json)
         show_json(*s);
     else
-        show(*s);
+        show(*s, explain);
     return {};
 }
 
@@ -133,8 +151,7 @@ void add_simulate(CLI::App& app, Chosen& chosen) {
     c->add_option("--dim", run->dims, "Size of a symbolic dimension")
         ->option_text("NAME=SIZE ...")
         ->allow_extra_args(false);
-    c->add_option("--microbatches", run->options.microbatches, "Microbatches of a replica in a step")
-        ->option_text("N");
+    c->add_option("--microbatches", run->options.microbatches, "Microbatches of a replica in a step")->option_text("N");
     c->add_option("--schedule", run->options.schedule, "Order of a pipeline's passes: gpipe, 1f1b or interleaved")
         ->option_text("NAME")
         ->capture_default_str();
@@ -158,6 +175,7 @@ void add_simulate(CLI::App& app, Chosen& chosen) {
     c->add_option("--trace", run->trace, "Write the timeline as a Chrome trace")->option_text("FILE");
     c->add_option("--chakra", run->chakra, "Write Chakra execution traces, NAME.0.et and on, one for each device")
         ->option_text("NAME");
+    c->add_flag("--explain", run->explain, "Print every kernel and collective of each partitioned program");
     add_strict_option(*c);
     c->add_flag("--json", run->json, "Print JSON");
     c->footer(fmt::format("{}\n{}", kSimulateExamples, kExitStatus));

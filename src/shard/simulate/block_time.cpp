@@ -45,8 +45,7 @@ class BlockTiming {
         const auto &from = passes.forward->inputs(), &to = passes.backward->inputs();
         for (size_t i = 0; i < passes.inputs; ++i)
             like(to[i].get(), i == block_.gradient ? passes.forward->outputs()[0] : from[i].get());
-        for (size_t k = 0; k < passes.kept; ++k)
-            like(to[passes.inputs + k].get(), passes.forward->outputs()[1 + k]);
+        for (size_t k = 0; k < passes.kept; ++k) like(to[passes.inputs + k].get(), passes.forward->outputs()[1 + k]);
         for (size_t i = 0; i < passes.backward->outputs().size(); ++i) {
             const size_t input = block_.passes_back ? (i == 0 ? 0 : block_.weights + i - 1) : block_.weights + i;
             like(passes.backward->outputs()[i], from[input].get());

@@ -1,4 +1,5 @@
-// A trained block on the ranks of one replica's stage: its passes partitioned by annotations, each as a plan of its own.
+// A trained block on the ranks of one replica's stage: its passes partitioned by annotations, each as a plan of its
+// own.
 #pragma once
 
 #include "shard/simulate/gpt_blocks.h"
@@ -11,12 +12,12 @@ using Annotations = std::vector<std::pair<std::string, std::string>>;  // values
 
 struct BlockTime {
     RankTime forward, backward;
-    double weights = 0;        // bytes of a rank
-    double parameters = 0;     // that a rank has
+    double weights = 0;     // bytes of a rank
+    double parameters = 0;  // that a rank has
     double all_parameters = 0;
-    double kept = 0;           // bytes that a rank keeps of a microbatch between the passes
-    double result = 0;         // bytes of a rank's part of the result
-    double model_flops = 0;    // of the products that the passes need, of the whole block
+    double kept = 0;         // bytes that a rank keeps of a microbatch between the passes
+    double result = 0;       // bytes of a rank's part of the result
+    double model_flops = 0;  // of the products that the passes need, of the whole block
 };
 
 struct BlockTimeOptions {

@@ -2,6 +2,7 @@
 
 #include "graph/gradient/gradient.h"
 #include "train/losses.h"
+#include "train/training_mode.h"
 
 namespace tessera::shard {
 namespace {
@@ -35,6 +36,7 @@ class BlockBuilder {
         std::vector<Value*> wanted;
         if (back_to) wanted.push_back(back_to);
         wanted.insert(wanted.end(), weights_.begin(), weights_.end());
+        TRY(write_out_for_gradients(*graph_, wanted));
         const Gradients made = TRY(gradients(b_, {seed}, wanted));
         graph_->add_output(result, name);
         for (size_t i = 0; i < wanted.size(); ++i) graph_->add_output(made[i], "gradient_of_" + wanted[i]->name());
@@ -64,11 +66,13 @@ Result<TrainedBlock> gpt_layer(const GptShape& s, int64_t batch) {
     const int64_t h = s.hidden, size = h / s.heads, ff = s.feedforward ? s.feedforward : 4 * h;
     Value* x = block.input("x", {batch, s.sequence, h});
     Value* normed = block.norm(x, "norm1", h);
-    auto heads = [&](const char* name) {
-        return b.transpose(b.reshape(block.linear(normed, name, h, h), {batch, s.sequence, s.heads, size}), {0, 2, 1, 3});
+    // Query, key and value of a head lie next to each other, so that ranks have whole heads.
+    Value* packed = b.reshape(block.linear(normed, "wqkv", h, 3 * h), {batch, s.sequence, s.heads, 3, size});
+    auto heads = [&](int64_t part) {
+        return b.transpose(b.reshape(b.slice(packed, {part}, {part + 1}, {3}), {batch, s.sequence, s.heads, size}),
+                           {0, 2, 1, 3});
     };
-    Value *q = heads("wq"), *k = heads("wk"), *v = heads("wv");
-    Value* attended = b.op("attention", {q, k, v}, {{"is_causal", Attr(int64_t{1})}});
+    Value* attended = b.op("attention", {heads(0), heads(1), heads(2)}, {{"is_causal", Attr(int64_t{1})}});
     Value* joined = b.reshape(b.transpose(attended, {0, 2, 1, 3}), {batch, s.sequence, h});
     Value* y = b.add(x, block.linear(joined, "wo", h, h));
     Value* inner = b.op("gelu", {block.linear(block.norm(y, "norm2", h), "w1", h, ff)},

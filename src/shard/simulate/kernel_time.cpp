@@ -13,12 +13,6 @@ constexpr double kProductIntensity = 16;  // operations for each byte, from whic
 
 double value_of(const Expr& e) { return double(e.as_int().value_or(0)); }
 
-bool is_product(const Node& node) {
-    if (node.is(Trait::Bilinear)) return true;
-    const Cost cost = count(node);
-    return value_of(cost.flops) > kProductIntensity * value_of(cost.bytes);
-}
-
 DType operand_type(const Node& node) {
     for (const Value* v : node.inputs())
         if (v && v->type().is_tensor()) return v->type().tensor().dtype;
@@ -85,6 +79,12 @@ double scratch_bytes(const Program& program) {
 }
 
 }  // namespace
+
+bool is_product(const Node& node) {
+    if (node.is(Trait::Bilinear) && !node.is(Trait::Elementwise)) return true;
+    const Cost cost = count(node);
+    return value_of(cost.flops) > kProductIntensity * value_of(cost.bytes);
+}
 
 Result<GraphTime> graph_time(const std::shared_ptr<const Graph>& graph, const Machine& machine,
                              const DeviceSpeeds& speeds) {

@@ -20,6 +20,8 @@ struct GraphTime {
     double scratch = 0;  // bytes of what lives between the kernels at the same time, outputs among them
 };
 
+bool is_product(const Node& node);  // its operations run at the rate of products
+
 // The graph's sizes are constants. `machine`: for whose target kernels are grouped.
 Result<GraphTime> graph_time(const std::shared_ptr<const Graph>& graph, const Machine& machine,
                              const DeviceSpeeds& speeds);

@@ -7,8 +7,9 @@
 namespace tessera::shard {
 namespace {
 
-constexpr std::pair<PipelineSchedule, std::string_view> kSchedules[] = {
-    {PipelineSchedule::GPipe, "gpipe"}, {PipelineSchedule::OneFOneB, "1f1b"}, {PipelineSchedule::Interleaved, "interleaved"}};
+constexpr std::pair<PipelineSchedule, std::string_view> kSchedules[] = {{PipelineSchedule::GPipe, "gpipe"},
+                                                                        {PipelineSchedule::OneFOneB, "1f1b"},
+                                                                        {PipelineSchedule::Interleaved, "interleaved"}};
 
 constexpr double kNotYet = -1;
 
@@ -96,8 +97,8 @@ class PipelineRun {
 
     const PipelineShape& options_;
     const std::vector<ChunkTime>& times_;
-    std::vector<std::vector<PipelineEvent>> order_;          // by stage
-    std::vector<std::vector<double>> forward_, backward_;    // ends, by chunk and microbatch
+    std::vector<std::vector<PipelineEvent>> order_;        // by stage
+    std::vector<std::vector<double>> forward_, backward_;  // ends, by chunk and microbatch
     PipelineTime time_;
 };
 
@@ -129,8 +130,8 @@ Result<PipelineTime> pipeline_time(const PipelineShape& options, const std::vect
     if (interleaved && options.microbatches % options.stages != 0)
         return Error(Code::E0501, "{} microbatches are not a multiple of {} stages, as an interleaved schedule needs",
                      options.microbatches, options.stages);
-    CHECK(int64_t(chunk_times.size()) == options.stages * (interleaved ? options.chunks : 1),
-          "{} chunks for {} stages", chunk_times.size(), options.stages);
+    CHECK(int64_t(chunk_times.size()) == options.stages * (interleaved ? options.chunks : 1), "{} chunks for {} stages",
+          chunk_times.size(), options.stages);
     return PipelineRun(options, chunk_times).run();
 }
 

@@ -25,8 +25,8 @@ struct ChunkTime {
 struct PipelineShape {
     PipelineSchedule schedule = PipelineSchedule::OneFOneB;
     int64_t stages = 1, microbatches = 1;
-    int64_t chunks = 1;     // of each stage, where it is interleaved
-    bool training = true;   // there are backward passes
+    int64_t chunks = 1;    // of each stage, where it is interleaved
+    bool training = true;  // there are backward passes
 };
 
 struct PipelineEvent {
@@ -38,13 +38,13 @@ struct PipelineEvent {
 struct PipelineTime {
     std::vector<std::vector<PipelineEvent>> stages;  // in the order in which each computes
     double seconds = 0;
-    std::vector<double> busy;           // seconds, by stage
-    std::vector<int64_t> in_flight;     // chunks of microbatches whose activations a stage keeps, at most
-    double bubble() const;              // the share of the stages' time in which they wait
+    std::vector<double> busy;        // seconds, by stage
+    std::vector<int64_t> in_flight;  // chunks of microbatches whose activations a stage keeps, at most
+    double bubble() const;           // the share of the stages' time in which they wait
 };
 
-// `chunk_times`: in the order of the layers, chunk c of stage s at c * stages + s. E0501 where an interleaved schedule's
-// microbatches are no multiple of the stages.
+// `chunk_times`: in the order of the layers, chunk c of stage s at c * stages + s. E0501 where an interleaved
+// schedule's microbatches are no multiple of the stages.
 Result<PipelineTime> pipeline_time(const PipelineShape& options, const std::vector<ChunkTime>& chunk_times);
 
 }  // namespace tessera::shard

@@ -13,9 +13,9 @@ struct RankEvent {
     std::string name;
     std::optional<CollectiveKind> collective;  // none: computes
     double begin = 0, seconds = 0;
-    double flops = 0;            // of computation, products' only
-    double bytes = 0;            // that move through memory; of a collective, the whole tensor's
-    GroupShape group = {};       // of a collective
+    double flops = 0;       // of computation, products' only
+    double bytes = 0;       // that move through memory; of a collective, the whole tensor's
+    GroupShape group = {};  // of a collective
     std::vector<size_t> axes = {};
     std::vector<size_t> after = {};  // events whose results it needs
     std::vector<KernelTime> kernels = {};

@@ -7,8 +7,8 @@
 namespace tessera::shard {
 
 enum class Recompute : uint8_t {
-    None,       // the backward pass reads what the forward pass computed
-    Selective,  // it computes again what takes few operations for its bytes: norms, activations, scores of attention
+    None,       // the backward pass computes again what is computed element by element, and norms: as parts of kernels
+    Selective,  // and what takes few operations for its bytes: the scores of attention
     Full,       // it computes the forward pass again from the graph's inputs
 };
 Result<Recompute> read_recompute(std::string_view name);  // E0501
@@ -19,6 +19,12 @@ struct SplitPasses {
     size_t inputs = 0;                // of the graph
     size_t kept = 0;
 };
+
+// A copy of what computes `outputs` from the graph's inputs and from `given`, which are inputs after these.
+Result<std::shared_ptr<Graph>> subgraph(const Graph& graph, const std::string& name,
+                                        const std::vector<const Value*>& given,
+                                        const std::vector<const Value*>& outputs,
+                                        const std::vector<std::string>& output_names);
 
 // Output 0 of the graph is the result, the others are gradients.
 Result<SplitPasses> split_passes(const Graph& graph, Recompute recompute);

@@ -15,8 +15,8 @@ struct TrainingBlocks {
 struct TrainingShape {
     PipelineShape pipeline;
     int64_t replicas = 1;
-    GroupShape replica_group;  // of the ranks that hold the same parameters
-    GroupShape stage_pair;     // a rank and its peer on the next stage
+    GroupShape replica_group;      // of the ranks that hold the same parameters
+    GroupShape stage_pair;         // a rank and its peer on the next stage
     bool overlap = false;          // gradients are reduced beside the last backward pass
     bool shard_optimizer = false;  // over the replicas
 };
@@ -26,12 +26,12 @@ struct TrainingTime {
     struct Stage {
         int64_t layers = 0;
         bool embeds = false, ends = false;
-        double parameters = 0;              // of a rank
-        double forward = 0, backward = 0;   // seconds of a microbatch
-        double computing = 0;               // of these
-        double reduction = 0, update = 0;   // seconds, once in a step
+        double parameters = 0;             // of a rank
+        double forward = 0, backward = 0;  // seconds of a microbatch
+        double computing = 0;              // of these
+        double reduction = 0, update = 0;  // seconds, once in a step
         double reduction_begin = 0, update_begin = 0, end = 0;
-        double reduced = 0;                 // bytes
+        double reduced = 0;  // bytes
         SimulatedMemory memory;
     };
     std::vector<Stage> stages;
