@@ -92,6 +92,10 @@ struct Simulation {
 Result<Simulation> simulate(const Model& model, const SimulateOptions& options);
 Result<Simulation> simulate_gpt(const GptShape& shape, const SimulateOptions& options);
 
+// The description of a cluster as JSON: this machine's processor and the network between the ranks that mpirun started,
+// as they are when all of them measure. Empty on all ranks but the first. E0701 without Open MPI, E0501 for one rank.
+Result<std::string> fit_cluster();
+
 std::vector<std::string> simulated_clusters();  // built-in names
 
 }  // namespace tessera

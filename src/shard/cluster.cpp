@@ -127,7 +127,7 @@ double DeviceSpeeds::product_fraction(double operations) const {
         const auto& [low, below] = efficiency[i - 1];
         const auto& [high, above] = efficiency[i];
         if (operations > high) continue;
-        return below + (above - below) * std::log(operations / low) / std::log(high / low);
+        return below * std::pow(above / below, std::log(operations / low) / std::log(high / low));
     }
     return efficiency.back().second;
 }

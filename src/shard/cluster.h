@@ -17,7 +17,7 @@ struct DeviceSpeeds {
     std::vector<std::pair<double, double>> efficiency = {};  // of a product of so many operations: fraction of the peak
 
     double peak(DType operands) const;            // of f32 where the type has none
-    double product_fraction(double flops) const;  // between the points by the logarithm
+    double product_fraction(double flops) const;  // between the points by the logarithms
 };
 
 struct Cluster {

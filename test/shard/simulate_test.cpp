@@ -1,14 +1,22 @@
 // Simulated steps: closed forms of collectives and pipelines, and properties that every simulation has.
-#include "shard/simulate/pipeline.h"
+#include "tessera/simulate.h"
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
+#include "graph/text/parse.h"
+#include "runtime/collectives/fit_network.h"
 #include "shard/cluster.h"
 #include "shard/drawn.h"
+#include "shard/simulate/chakra.h"
 #include "shard/simulate/gpt_blocks.h"
+#include "shard/simulate/pipeline.h"
 #include "shard/simulate/split_passes.h"
 #include "shard/simulate/stage_graphs.h"
-#include "graph/text/parse.h"
 
 namespace tessera::test::simulate_test {
 
@@ -194,16 +202,16 @@ TEST(Simulate, StepsOfAGptAreConsistent) {
 }
 
 TEST(Simulate, ReplicasOnlyAddTheirReduction) {
-    SimulateOptions options{.mesh = "pipeline=2,data=1,model=4"};
+    SimulateOptions options{.mesh = "pipeline=2,data=2,model=4"};
     options.microbatches = 8;
-    const Simulation one = simulated(kSmall, options);
-    EXPECT_EQ(one.reduction, 0);
+    const Simulation few = simulated(kSmall, options);
+    EXPECT_GT(few.reduction, 0);
     options.mesh = "pipeline=2,data=512,model=4";
     const Simulation many = simulated(kSmall, options);
     EXPECT_EQ(many.devices, 4096);
-    EXPECT_NEAR(many.seconds - many.reduction, one.seconds, 1e-9 * one.seconds);
-    EXPECT_GT(many.reduction, 0);
-    EXPECT_EQ(many.memory, one.memory);
+    EXPECT_NEAR(many.seconds - many.reduction, few.seconds - few.reduction, 1e-9 * few.seconds);
+    EXPECT_GT(many.reduction, few.reduction);
+    EXPECT_EQ(many.memory, few.memory);
     options.shard_optimizer = true;
     const Simulation divided = simulated(kSmall, options);
     EXPECT_NEAR(divided.stages[0].memory.optimizer, many.stages[0].memory.optimizer / 512, 1);
@@ -215,7 +223,8 @@ TEST(Simulate, MoreRecomputationTakesMoreTimeAndLessMemory) {
     for (const char* recompute : {"none", "selective", "full"}) {
         options.recompute = recompute;
         by[recompute] = simulated(kSmall, options);
-        EXPECT_NEAR(by[recompute].utilization * by[recompute].seconds, by["none"].utilization * by["none"].seconds, 1e-9)
+        EXPECT_NEAR(by[recompute].utilization * by[recompute].seconds, by["none"].utilization * by["none"].seconds,
+                    1e-9)
             << "what the model needs does not change";
     }
     auto kept = [&](const char* name) { return by[name].stages[0].memory.activations; };
@@ -229,7 +238,7 @@ TEST(Simulate, MoreRecomputationTakesMoreTimeAndLessMemory) {
 TEST(Simulate, TensorParallelismDividesWeightsAndWork) {
     SimulateOptions options{.mesh = "model=1"};
     const Simulation one = simulated(kSmall, options);
-    EXPECT_EQ(one.communication, 0);
+    EXPECT_NEAR(one.communication, 0, 1e-12);
     options.mesh = "model=8";
     const Simulation eight = simulated(kSmall, options);
     EXPECT_GT(eight.communication, 0);
@@ -343,7 +352,7 @@ TEST(Simulate, ModelsRunOnStagesAndReplicas) {
         return *s;
     };
     const Simulation one = run("data=1", {}, 1);
-    EXPECT_EQ(one.communication, 0);
+    EXPECT_NEAR(one.communication, 0, 1e-12);
     EXPECT_EQ(run("data=100000", {}, 1).seconds, one.seconds) << "replicas cost nothing";
     EXPECT_NEAR(run("data=1", {}, 4).seconds, 4 * one.seconds, 1e-12);
     EXPECT_GT(run("model=8", {{"a", "_,model"}}, 1).communication, 0);
@@ -376,6 +385,162 @@ TEST(Simulate, TracesAreJson) {
     }
     EXPECT_EQ(events, s.events.size());
     EXPECT_EQ(lanes.size(), 4u) << "two stages, and their networks";
+}
+
+TEST(Simulate, NetworksAreFittedToRings) {
+    const NetworkLevel level{"ranks", 0, 3e-6, 4e9};
+    for (const int64_t n : {2, 4, 7}) {
+        const GroupShape group{n};
+        auto ring = [&](double bytes) {
+            return 2 * collective_seconds(CollectiveKind::AllGather, bytes, group, {level});
+        };
+        const NetworkLevel fitted = fitted_level(n, 256, ring(256), 4e6, ring(4e6));
+        EXPECT_NEAR(fitted.latency, level.latency, 1e-12);
+        EXPECT_NEAR(fitted.bytes_per_second, level.bytes_per_second, 1);
+    }
+}
+
+TEST(Simulate, TransportsAreMeasured) {
+    const auto transports = thread_transports(2);
+    std::vector<Result<NetworkLevel>> fitted(2, Error(Code::E0801, "not run"));
+    std::thread other([&] { fitted[1] = fit_network(*transports[1]); });
+    fitted[0] = fit_network(*transports[0]);
+    other.join();
+    for (const auto& level : fitted) {
+        ASSERT_TRUE(level.ok()) << level.error().to_string();
+        EXPECT_GT(level->latency, 0);
+        EXPECT_GT(level->bytes_per_second, 1e6);
+    }
+    const auto alone = thread_transports(1);
+    EXPECT_EQ(fit_network(*alone[0]).error().code(), Code::E0501);
+}
+
+// Fields of a protobuf message: by number, what is a varint as text, everything else as bytes.
+std::vector<std::pair<int, std::string>> fields_of(std::string_view message) {
+    std::vector<std::pair<int, std::string>> fields;
+    auto varint = [&] {
+        uint64_t value = 0;
+        for (int shift = 0;; shift += 7) {
+            if (message.empty()) return ADD_FAILURE() << "cut off", value;
+            const auto byte = uint8_t(message[0]);
+            message.remove_prefix(1);
+            value |= uint64_t(byte & 127) << shift;
+            if (byte < 128) return value;
+        }
+    };
+    while (!message.empty()) {
+        const uint64_t key = varint(), value = varint();
+        if ((key & 7) == 0) {
+            fields.emplace_back(int(key >> 3), std::to_string(value));
+            continue;
+        }
+        EXPECT_EQ(key & 7, 2u);
+        if (value > message.size()) return ADD_FAILURE() << "cut off", fields;
+        fields.emplace_back(int(key >> 3), std::string(message.substr(0, value)));
+        message.remove_prefix(value);
+    }
+    return fields;
+}
+
+struct DecodedNode {
+    uint64_t id = 0;
+    int type = 0;
+    std::string name;
+    std::vector<uint64_t> after;
+    std::map<std::string, std::string> attributes;
+};
+
+std::vector<DecodedNode> decoded(std::string_view file) {
+    std::vector<DecodedNode> nodes;
+    bool metadata = true;
+    while (!file.empty()) {
+        size_t length = 0;
+        for (int shift = 0;; shift += 7) {
+            const auto byte = uint8_t(file[0]);
+            file.remove_prefix(1);
+            length |= size_t(byte & 127) << shift;
+            if (byte < 128) break;
+        }
+        const auto fields = fields_of(file.substr(0, length));
+        file.remove_prefix(length);
+        if (std::exchange(metadata, false)) {
+            EXPECT_EQ(fields[0], (std::pair<int, std::string>{1, "0.0.4"}));
+            continue;
+        }
+        DecodedNode& n = nodes.emplace_back();
+        for (const auto& [field, value] : fields) {
+            if (field == 1) n.id = std::stoull(value);
+            if (field == 2) n.name = value;
+            if (field == 3) n.type = std::stoi(value);
+            if (field == 5)
+                for (char c : value) n.after.push_back(uint8_t(c));  // small numbers
+            if (field == 10) {
+                const auto attribute = fields_of(value);
+                n.attributes[attribute[0].second] = attribute[1].second;
+            }
+        }
+    }
+    return nodes;
+}
+
+TEST(Simulate, ChakraTracesAreWhatRanksDo) {
+    TracedMesh traced{*Mesh::parse("pipeline=2,data=2,model=2"), 0, {}};
+    traced.stages.push_back({{.name = "F",
+                              .seconds = 0.5,
+                              .flops = 1e9,
+                              .bytes = 1e6,
+                              .collectives = {{CollectiveKind::AllReduce, 4096, {2}}},
+                              .sends = TracedPass::Message{1, 7, 512}}});
+    traced.stages.push_back(
+        {{.name = "F", .seconds = 0.25, .flops = 1e8, .bytes = 1e5, .receives = TracedPass::Message{0, 7, 512}}});
+    const auto first = decoded(chakra_trace(traced, 1)), second = decoded(chakra_trace(traced, 5));
+    ASSERT_EQ(first.size(), 3u);
+    EXPECT_EQ(first[0].type, 4);
+    EXPECT_EQ(first[0].attributes.at("num_ops"), "1000000000");
+    EXPECT_EQ(first[1].type, 7);
+    EXPECT_EQ(first[1].attributes.at("comm_type"), "0");
+    EXPECT_EQ(first[1].attributes.at("comm_size"), "4096");
+    EXPECT_EQ(first[1].attributes.at("involved_dim"), std::string("\x0a\x03\x01\x00\x00", 5)) << "innermost first";
+    EXPECT_EQ(first[1].after, (std::vector<uint64_t>{first[0].id}));
+    EXPECT_EQ(first[2].type, 5);
+    EXPECT_EQ(first[2].attributes.at("comm_src"), "1");
+    EXPECT_EQ(first[2].attributes.at("comm_dst"), "5");
+    EXPECT_EQ(first[2].attributes.at("comm_tag"), "7");
+    ASSERT_EQ(second.size(), 2u);
+    EXPECT_EQ(second[0].type, 6);
+    EXPECT_EQ(second[0].attributes.at("comm_src"), "1");
+    EXPECT_EQ(second[0].attributes.at("comm_dst"), "5");
+    EXPECT_EQ(second[1].after, (std::vector<uint64_t>{second[0].id}));
+}
+
+// Each message that one rank sends is received by another, with the same tag and size.
+TEST(Simulate, RanksOfAGptReceiveWhatIsSent) {
+    SimulateOptions options{.mesh = "pipeline=2,model=2"};
+    options.microbatches = 4;
+    options.schedule = "interleaved";
+    options.chunks = 2;
+    const Simulation s = simulated(kSmall, options);
+    const std::string name = std::filesystem::temp_directory_path() / fmt::format("tessera_chakra_{}", getpid());
+    ASSERT_TRUE(s.write_chakra(name).ok());
+    std::multiset<std::string> sent, received;
+    for (int rank = 0; rank < 4; ++rank) {
+        const std::string path = fmt::format("{}.{}.et", name, rank);
+        std::ifstream file(path, std::ios::binary);
+        const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+        std::filesystem::remove(path);
+        EXPECT_GT(bytes.size(), 100u);
+        for (const DecodedNode& n : decoded(bytes)) {
+            if (n.type != 5 && n.type != 6) continue;
+            const std::string text =
+                fmt::format("{} {} {} {}", n.attributes.at("comm_src"), n.attributes.at("comm_dst"),
+                            n.attributes.at("comm_tag"), n.attributes.at("comm_size"));
+            EXPECT_EQ(n.attributes.at(n.type == 5 ? "comm_src" : "comm_dst"), std::to_string(rank));
+            (n.type == 5 ? sent : received).insert(text);
+        }
+    }
+    EXPECT_EQ(sent, received);
+    EXPECT_EQ(sent.size(), 2u * 4 * 3 * 2) << "of 2 ranks and 4 microbatches, over 3 boundaries, both ways";
+    EXPECT_EQ(std::set<std::string>(sent.begin(), sent.end()).size(), sent.size()) << "tags tell messages apart";
 }
 
 }  // namespace

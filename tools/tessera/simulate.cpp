@@ -11,15 +11,16 @@ constexpr const char* kSimulateExamples =
     "Examples:\n"
     "  tessera simulate model.onnx --mesh data=4 --annotate 'x=data,_' --dim N=64\n"
     "  tessera simulate gpt --layers 96 --hidden 12288 --heads 96 --sequence 2048 --vocabulary 51200 \\\n"
-    "      --mesh pipeline=8,data=16,model=8 --microbatches 96 --recompute full --cluster dgx-a100\n";
+    "      --mesh pipeline=8,data=16,model=8 --microbatches 96 --recompute full --cluster dgx-a100\n"
+    "  mpirun -n 4 tessera simulate --fit ranks.json\n";
 
 struct SimulateCommand {
-    std::string path = "gpt";
+    std::string path;
     ShardFlags flags;
     std::vector<std::string> dims;
     GptShape gpt;
     SimulateOptions options;
-    std::string trace, chakra;
+    std::string trace, chakra, fit;
     bool explain = false, json = false;
 
     Status operator()() const;
@@ -111,6 +112,12 @@ void show(const Simulation& s, bool explain) {
 }
 
 Status SimulateCommand::operator()() const {
+    if (!fit.empty()) {
+        const std::string text = TRY(fit_cluster());
+        return text.empty() ? Status() : write_file(fit, text);
+    }
+    if (path.empty()) return Error(Code::E0501, "there is no model to simulate").hint("name a file, or gpt");
+    if (!flags.given()) return Error(Code::E0501, "there is no mesh").hint("give one: --mesh data=2,model=4");
     SimulateOptions own = options;
     const ShardOptions given = TRY(flags.chosen({}));
     own.mesh = given.mesh;
@@ -122,6 +129,7 @@ Status SimulateCommand::operator()() const {
         const Model model = TRY(load_or_demo(path));
         SymbolValues sizes = TRY(parse_dims(dims));
         TRY(check_dims(sizes, model));
+        own.compile.threads = 1;
         own.sizes = with_suggested_sizes(model, std::move(sizes));
         s = TRY(simulate(model, own));
     }
@@ -140,10 +148,8 @@ void add_simulate(CLI::App& app, Chosen& chosen) {
     auto run = std::make_shared<SimulateCommand>();
     CLI::App* c = app.add_subcommand("simulate", "Estimate the step time and memory of a model on a described cluster");
     c->add_option("model", run->path, "ONNX file, Tessera's text form, or gpt: a step of training one")
-        ->option_text("FILE")
-        ->required();
+        ->option_text("FILE");
     run->flags.add_options(*c, "--annotate");
-    c->get_option("--mesh")->required();
     c->add_option("--cluster", run->options.cluster,
                   fmt::format("Description of the cluster: {}, or a JSON file", fmt::join(simulated_clusters(), ", ")))
         ->option_text("NAME|FILE")
@@ -172,6 +178,10 @@ void add_simulate(CLI::App& app, Chosen& chosen) {
                 "Divide a GPT's sequence over the axis model between products");
     c->add_flag("--shard-optimizer", run->options.shard_optimizer,
                 "Divide a GPT's optimizer state over the replicas (ZeRO, stage 1)");
+    c->add_flag("--measured", run->options.measured, "Time the computation of a model's rank on this machine");
+    c->add_option("--fit", run->fit,
+                  "Write a description of this machine as ranks of mpirun find it, and simulate nothing")
+        ->option_text("FILE");
     c->add_option("--trace", run->trace, "Write the timeline as a Chrome trace")->option_text("FILE");
     c->add_option("--chakra", run->chakra, "Write Chakra execution traces, NAME.0.et and on, one for each device")
         ->option_text("NAME");

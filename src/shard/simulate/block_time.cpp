@@ -28,7 +28,7 @@ class BlockTiming {
             TRY(make_plan(passes.backward, options_.mesh, backward_shardings(passes, *forward), plan_options_));
         time_.backward = TRY(rank_time(*backward, machine_, cluster_, rank));
         count_bytes(passes, *forward);
-        time_.model_flops = 3 * TRY(graph_time(passes.forward, machine_, cluster_.device)).product_flops;
+        time_.model_flops = 3 * product_flops(*passes.forward);
         return std::move(time_);
     }
 

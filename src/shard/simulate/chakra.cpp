@@ -12,7 +12,14 @@ constexpr const char* kSchemaVersion = "0.0.4";
 // Fields and numbers of Chakra's et_def.proto.
 enum NodeType : int32_t { kCompute = 4, kSend = 5, kReceive = 6, kCollective = 7 };
 enum NodeField : protozero::pbf_tag_type { kId = 1, kName = 2, kType = 3, kDataDeps = 5, kDuration = 7, kAttr = 10 };
-enum AttrField : protozero::pbf_tag_type { kAttrName = 1, kInt32 = 7, kInt64 = 9, kUint64 = 13, kBool = 27, kBools = 28 };
+enum AttrField : protozero::pbf_tag_type {
+    kAttrName = 1,
+    kInt32 = 7,
+    kInt64 = 9,
+    kUint64 = 13,
+    kBool = 27,
+    kBools = 28
+};
 
 int64_t comm_type(CollectiveKind kind) {
     switch (kind) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "backends/backend.h"
 #include "graph/count.h"
 #include "kernel/from_graph/from_graph.h"
 
@@ -20,11 +21,12 @@ DType operand_type(const Node& node) {
 }
 
 KernelTime kernel_time(const KernelStep& step, const DeviceSpeeds& speeds) {
-    KernelTime t{step.label, value_of(step.flops), value_of(step.bytes), 0, false};
+    KernelTime t{.label = step.label, .flops = value_of(step.flops), .bytes = value_of(step.bytes)};
     double rate = speeds.scalar_flops;
     for (const Node* node : step.nodes) {
         if (!is_product(*node)) continue;
         t.product = true;
+        t.product_flops += value_of(count(*node).flops);
         rate = speeds.peak(operand_type(*node)) * speeds.product_fraction(t.flops);
     }
     t.seconds = std::max(t.flops / rate, t.bytes / speeds.bytes_per_second) + speeds.launch;
@@ -35,8 +37,7 @@ KernelTime kernel_time(const KernelStep& step, const DeviceSpeeds& speeds) {
 KernelTime host_time(const Node& node, const DeviceSpeeds& speeds) {
     const Cost cost = count(node);
     const double bytes = value_of(cost.bytes);
-    return {std::string(node.op().name), value_of(cost.flops), bytes, bytes / speeds.bytes_per_second + speeds.launch,
-            false};
+    return {std::string(node.op().name), value_of(cost.flops), bytes, bytes / speeds.bytes_per_second + speeds.launch};
 }
 
 std::vector<int> buffers_of(const Step& step) {
@@ -80,10 +81,22 @@ double scratch_bytes(const Program& program) {
 
 }  // namespace
 
+Result<Machine> machine_of(const Cluster& cluster) {
+    const Backend* backend = TRY(find_backend(cluster.device.target));
+    return backend->machine(cluster.device.target);
+}
+
 bool is_product(const Node& node) {
     if (node.is(Trait::Bilinear) && !node.is(Trait::Elementwise)) return true;
     const Cost cost = count(node);
     return value_of(cost.flops) > kProductIntensity * value_of(cost.bytes);
+}
+
+double product_flops(const Graph& graph) {
+    double flops = 0;
+    for (const auto& node : graph.nodes())
+        if (is_product(*node)) flops += value_of(count(*node).flops);
+    return flops;
 }
 
 Result<GraphTime> graph_time(const std::shared_ptr<const Graph>& graph, const Machine& machine,
@@ -100,7 +113,7 @@ Result<GraphTime> graph_time(const std::shared_ptr<const Graph>& graph, const Ma
     }
     for (const KernelTime& k : time.kernels) {
         time.seconds += k.seconds;
-        if (k.product) time.product_flops += k.flops;
+        time.product_flops += k.product_flops;
     }
     time.scratch = scratch_bytes(program);
     return time;

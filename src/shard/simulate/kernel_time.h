@@ -10,7 +10,8 @@ namespace tessera::shard {
 struct KernelTime {
     std::string label;
     double flops = 0, bytes = 0, seconds = 0;
-    bool product = false;  // its operations run at the rate of products
+    bool product = false;      // its operations run at the rate of products
+    double product_flops = 0;  // of the products in it
 };
 
 struct GraphTime {
@@ -20,7 +21,10 @@ struct GraphTime {
     double scratch = 0;  // bytes of what lives between the kernels at the same time, outputs among them
 };
 
+Result<Machine> machine_of(const Cluster& cluster);  // its target's. E0603
+
 bool is_product(const Node& node);  // its operations run at the rate of products
+double product_flops(const Graph& graph);
 
 // The graph's sizes are constants. `machine`: for whose target kernels are grouped.
 Result<GraphTime> graph_time(const std::shared_ptr<const Graph>& graph, const Machine& machine,
