@@ -33,7 +33,7 @@ struct SimulateOptions {
     CompileOptions compile = {};        // where it is
 };
 
-struct SimulatedEvent {
+struct TimelineEvent {
     std::string lane;  // "stage 3", or "stage 3 network"
     std::string name;
     std::string kind;  // "compute", "forward", "backward", "collective", "reduction", "update"
@@ -74,7 +74,7 @@ struct Simulation {
     double memory = 0, device_memory = 0;  // of the fullest device; that it has
     double parameters = 0;
     std::vector<SimulatedStage> stages;
-    std::vector<SimulatedEvent> events;
+    std::vector<TimelineEvent> events;
     std::vector<SimulatedStep> steps;  // of each partitioned program on one rank
     std::vector<std::string> sources;  // of the cluster's numbers
 

@@ -20,6 +20,8 @@ CollectiveKind collective_of(std::string_view kind) {
 std::vector<int> read_by(const Segment& s) { return s.inputs; }
 std::vector<int> read_by(const MoveStep& s) { return {s.from}; }
 std::vector<int> read_by(const CombineStep& s) { return {s.from}; }
+std::vector<int> read_by(const Wire&) { return {}; }
+std::vector<int> made_by(const Wire&) { return {}; }
 std::vector<int> made_by(const Segment& s) { return s.outputs; }
 std::vector<int> made_by(const MoveStep& s) { return {s.to}; }
 std::vector<int> made_by(const CombineStep& s) { return {s.to}; }

@@ -5,11 +5,11 @@
 
 namespace tessera::shard {
 
-std::string chrome_trace_of(const std::vector<SimulatedEvent>& events) {
+std::string chrome_trace_of(const std::vector<TimelineEvent>& events) {
     using TraceJson = nlohmann::ordered_json;
     TraceJson list = TraceJson::array();
     std::map<std::string, size_t> lanes;
-    for (const SimulatedEvent& e : events) {
+    for (const TimelineEvent& e : events) {
         const auto [lane, is_new] = lanes.emplace(e.lane, lanes.size());
         if (is_new)
             list.push_back({{"name", "thread_name"},

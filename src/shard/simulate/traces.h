@@ -5,6 +5,6 @@
 
 namespace tessera::shard {
 
-std::string chrome_trace_of(const std::vector<SimulatedEvent>& events);
+std::string chrome_trace_of(const std::vector<TimelineEvent>& events);
 
 }  // namespace tessera::shard
