@@ -159,7 +159,7 @@ void add_simulate(CLI::App& app, Chosen& chosen) {
         ->allow_extra_args(false);
     c->add_option("--microbatches", run->options.microbatches, "Microbatches of a replica in a step")->option_text("N");
     c->add_option("--schedule", run->options.schedule, "Order of a pipeline's passes: gpipe, 1f1b or interleaved")
-        ->option_text("NAME")
+        ->option_text("gpipe|1f1b|interleaved")
         ->capture_default_str();
     c->add_option("--chunks", run->options.chunks, "Chunks of layers on each stage of an interleaved pipeline")
         ->option_text("N");
@@ -172,7 +172,7 @@ void add_simulate(CLI::App& app, Chosen& chosen) {
     c->add_option("--microbatch", run->options.microbatch, "Sequences of a GPT's microbatch")->option_text("N");
     c->add_option("--recompute", run->options.recompute,
                   "What a GPT's backward pass computes again: none, selective or full")
-        ->option_text("NAME")
+        ->option_text("none|selective|full")
         ->capture_default_str();
     c->add_flag("--sequence-parallel", run->options.sequence_parallel,
                 "Divide a GPT's sequence over the axis model between products");

@@ -136,10 +136,9 @@ class RankTiming {
         for (int id : plan_.outputs)
             if (auto at = lives.find(id); at != lives.end()) at->second.second = count;
         for (const auto& [id, life] : lives) {
-            change[life.first] += part_bytes(held(id), 0);
-            change[std::max(life.first, life.second) + 1 > count + 1 ? count + 1
-                                                                     : std::max(life.first, life.second) + 1] -=
-                part_bytes(held(id), 0);
+            const double bytes = part_bytes(held(id), 0);
+            change[life.first] += bytes;
+            change[std::min(std::max(life.first, life.second), count) + 1] -= bytes;
         }
         double now = 0;
         for (double c : change) time_.activations = std::max(time_.activations, now += c);
