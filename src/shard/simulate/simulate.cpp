@@ -24,7 +24,7 @@ namespace {
 
 constexpr double kFitPatience = 600;  // seconds that ranks wait for the slowest
 
-// The least of some runs, in this process.
+// The median of some runs, in this process.
 Result<double> measured_seconds(const shard::Segment& segment, const CompileOptions& options) {
     constexpr int kRuns = 5;
     const Executable executable = TRY(compile(Model(std::shared_ptr<Graph>(segment.graph)), options));
@@ -35,14 +35,14 @@ Result<double> measured_seconds(const shard::Segment& segment, const CompileOpti
         for (const Dim& d : type.shape) sizes.push_back(*d.as_int());
         inputs.emplace_back(TRY(Tensor::filled(type.dtype, sizes, is_float(type.dtype) ? 0.5 : 0)));
     }
-    double best = 0;
+    std::vector<double> seconds;
     for (int i = 0; i <= kRuns; ++i) {
         const double began = wall_seconds();
         TRY(executable.run_in_order(inputs));
-        const double took = wall_seconds() - began;
-        best = i < 2 ? took : std::min(best, took);
+        if (i > 0) seconds.push_back(wall_seconds() - began);
     }
-    return best;
+    std::sort(seconds.begin(), seconds.end());
+    return seconds[seconds.size() / 2];
 }
 
 // Seconds of a graph's run on one thread.
