@@ -98,8 +98,7 @@ Status Simulation::write_chakra(const std::string& name) const {
 
 Result<std::string> fit_cluster() {
     return protect("simulate", {}, []() -> Result<std::string> {
-        const auto transport = TRY(shard::mpi_transport());
-        transport->set_patience(kFitPatience);
+        const auto transport = TRY(shard::mpi_transport(kFitPatience));
         shard::Cluster cluster{.name = "this machine"};
         cluster.network.push_back(TRY(shard::fit_network(*transport)));
         TRY(shard::agree(*transport, {}));
