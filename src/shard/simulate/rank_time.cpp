@@ -20,6 +20,8 @@ CollectiveKind collective_of(std::string_view kind) {
 std::vector<int> read_by(const Segment& s) { return s.inputs; }
 std::vector<int> read_by(const MoveStep& s) { return {s.from}; }
 std::vector<int> read_by(const CombineStep& s) { return {s.from}; }
+std::vector<int> read_by(const FinishStage&) { return {}; }
+std::vector<int> made_by(const FinishStage&) { return {}; }
 std::vector<int> read_by(const Wire&) { return {}; }
 std::vector<int> made_by(const Wire&) { return {}; }
 std::vector<int> made_by(const Segment& s) { return s.outputs; }
@@ -39,8 +41,12 @@ class RankTiming {
                 event = TRY(segment_event(i, *segment));
             else if (auto* move = std::get_if<MoveStep>(&program.stages[i]))
                 event = collective_event(*move);
-            else
-                event = collective_event(std::get<CombineStep>(program.stages[i]));
+            else if (auto* combine = std::get_if<CombineStep>(&program.stages[i]))
+                event = collective_event(*combine);
+            else {  // whoever reads a collective's result waits for it
+                scratch_.push_back(0);
+                continue;
+            }
             place(std::move(event), program.stages[i]);
         }
         add_memory(program);
