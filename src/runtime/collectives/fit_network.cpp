@@ -31,7 +31,8 @@ Result<double> all_reduce_seconds(Transport& transport, int64_t elements, int ti
         std::vector<double> seconds;
         for (int i = 0; i <= times; ++i) {
             const double began = wall_seconds();
-            TRY(combine_tensor(*plan, *combine, own, transport));
+            Collecting collecting = TRY(start_combine(*plan, *combine, own, transport));
+            TRY(finish(collecting, transport));
             if (i > 0) seconds.push_back(wall_seconds() - began);
         }
         std::sort(seconds.begin(), seconds.end());
