@@ -104,9 +104,15 @@ TEST(Simulate, PassesOfAPipelineKeepTheirOrder) {
     }
     for (const auto& [key, e] : events) {
         const auto& [forward, at, m] = key;
-        if (forward && at > 0) EXPECT_GE(e.begin, events.at({true, at - 1, m}).end + 0.3);
-        if (!forward && at < 11) EXPECT_GE(e.begin, events.at({false, at + 1, m}).end + 0.2);
-        if (!forward) EXPECT_GE(e.begin, events.at({true, at, m}).end);
+        if (forward && at > 0) {
+            EXPECT_GE(e.begin, events.at({true, at - 1, m}).end + 0.3);
+        }
+        if (!forward && at < 11) {
+            EXPECT_GE(e.begin, events.at({false, at + 1, m}).end + 0.2);
+        }
+        if (!forward) {
+            EXPECT_GE(e.begin, events.at({true, at, m}).end);
+        }
     }
 }
 
