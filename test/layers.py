@@ -17,7 +17,7 @@ graph graph/gradient graph/evaluate/strip graph/evaluate graph/evaluate/tiles gr
 train
 rewrite rewrite/rules rewrite/refute rewrite/passes
 quantize
-shard runtime/collectives
+shard shard/search runtime/collectives
 discover/claim discover/enumerate discover/check discover/prove discover/correct discover
 search
 kernel/ir kernel/interpret kernel/schedule kernel/passes kernel/lower kernel/analyse kernel/backend kernel/cpu kernel/gpu kernel/gpu/memory_bound kernel/gpu/attention kernel/gpu/lower

@@ -1,7 +1,9 @@
 #include "tessera/shard.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <set>
 #include <thread>
 
 #include "api/mesh/annotations.h"
@@ -16,7 +18,7 @@
 #include "shard/local_program.h"
 #include "shard/prepare.h"
 #include "shard/report.h"
-#include "shard/search.h"
+#include "shard/search/search.h"
 
 namespace tessera {
 
@@ -33,7 +35,76 @@ using namespace shard;
 
 constexpr double kCompilePatience = 600;  // seconds that ranks wait for the slowest to compile
 
-ShardReport report_on(const Plan& plan, const Shardings& given) {
+Rates rates_of(const DeviceSpeed& speed, const Mesh& mesh) {
+    auto link = [](const LinkSpeed& l) { return LinkRates{l.latency, l.bandwidth}; };
+    Rates rates{.operations = speed.operations, .memory = speed.memory, .link = link(speed.link)};
+    if (speed.axes.empty()) return rates;
+    for (const MeshAxis& axis : mesh.axes()) {
+        const auto own = speed.axes.find(axis.name);
+        rates.axes.push_back(own == speed.axes.end() ? rates.link : link(own->second));
+    }
+    return rates;
+}
+
+Status check_speed(const DeviceSpeed& speed, const Mesh& mesh) {
+    auto is_rate = [](double r) { return std::isfinite(r) && r > 0; };
+    bool good = is_rate(speed.operations) && is_rate(speed.memory);
+    auto check = [&](const LinkSpeed& l) {
+        good &= is_rate(l.bandwidth) && std::isfinite(l.latency) && l.latency >= 0;
+    };
+    check(speed.link);
+    for (const auto& [axis, link] : speed.axes) {
+        check(link);
+        if (!mesh.find(axis))
+            return Error(Code::E0501, "the speed of an axis \"{}\", which {} does not have", axis, to_string(mesh));
+    }
+    if (!good)
+        return Error(Code::E0501, "a speed of devices is not positive")
+            .hint("rates are a second, latencies in seconds");
+    return {};
+}
+
+ShardCost cost_in(const PlanCost& cost, const PeakMemory& peak) {
+    ShardCost out{cost.compute, cost.communicate, {}, peak.weights, peak.activations};
+    for (const CollectiveCost& c : cost.collectives)
+        out.collectives.push_back({c.kind, c.axes, c.count, c.bytes, c.seconds});
+    return out;
+}
+
+// l*_w1 of l12_w1; nothing without a number.
+std::optional<std::string> pattern_of(const std::string& name) {
+    const size_t digit = name.find_first_of("0123456789");
+    if (digit == std::string::npos || name.find_first_of("*?[\\") != std::string::npos) return {};
+    const size_t end = std::min(name.find_first_not_of("0123456789", digit), name.size());
+    return name.substr(0, digit) + "*" + name.substr(end);
+}
+
+// Those of `given` that the user did not give, in the order of the graph: equal ones of values that a pattern names,
+// and that are all that it names, as one.
+ShardAnnotations added(const Plan& plan, const Shardings& given, const Shardings& by_user) {
+    std::vector<std::pair<const Value*, std::string>> all;
+    std::map<std::pair<std::string, std::string>, std::vector<const Value*>> by_pattern;
+    for (const ValuePart& p : value_parts(plan)) {
+        if (!given.contains(p.value) || by_user.contains(p.value)) continue;
+        all.emplace_back(p.value, to_string(given.at(p.value), plan.mesh));
+        if (const auto pattern = pattern_of(p.value->name()))
+            by_pattern[{*pattern, all.back().second}].push_back(p.value);
+    }
+    ShardAnnotations list;
+    std::set<std::string> done;
+    for (const auto& [v, sharding] : all) {
+        const auto pattern = pattern_of(v->name());
+        const bool grouped = pattern && by_pattern.at({*pattern, sharding}).size() > 1 &&
+                             values_named(*plan.graph, *pattern) == by_pattern.at({*pattern, sharding});
+        if (!grouped)
+            list.emplace_back(v->name(), sharding);
+        else if (done.insert(*pattern).second)
+            list.emplace_back(*pattern, sharding);
+    }
+    return list;
+}
+
+ShardReport report_on(const Plan& plan, const Shardings& given, const Rates& rates) {
     ShardReport report{.mesh = to_string(plan.mesh), .ranks = plan.mesh.ranks(), .conflicts = plan.conflicts};
     for (const ValuePart& p : value_parts(plan))
         report.values.push_back({p.value->name(), tessera::to_string(p.value->type()),
@@ -43,7 +114,14 @@ ShardReport report_on(const Plan& plan, const Shardings& given) {
         if (is_collective(plan, step))
             report.collectives.push_back({std::string(kind_of(plan, step)), collected_value(plan, step)->name(),
                                           axis_names(plan.mesh, collective_axes(plan, step)),
-                                          received_bytes(plan, step)});
+                                          received_bytes(plan, step), step_seconds(plan, step, rates)});
+    report.cost = cost_in(cost_of(plan, rates), peak_memory(plan));
+    for (const auto& node : plan.graph->nodes()) {
+        ShardedNode& n = report.nodes.emplace_back(ShardedNode{.op = node->op().name});
+        for (size_t i = 0; i < node->output_count(); ++i) n.results.push_back(node->output(i)->name());
+        for (const Value* v : node->inputs())
+            if (v) n.inputs.push_back(v->name());
+    }
     for (const Unit& u : plan.units)
         if (!u.body)
             report.whole.emplace_back(u.node->name().empty() ? u.value()->name() : u.node->name(), u.why_whole);
@@ -137,19 +215,26 @@ Result<ShardedModel> ShardedModel::make(const Model& model, const ShardOptions& 
         state->graph = TRY(graph_to_shard(model.graph(), options.sizes));
         Shardings given = TRY(read_annotations(*state->graph, mesh, options.annotations));
         const Shardings by_user = given;
-        int plans = 0;
+        TRY(check_speed(options.speed, mesh));
+        const shard::PlanOptions plan_options{.rates = rates_of(options.speed, mesh)};
+        std::optional<Found> found;
         if (options.search) {
-            Found found = TRY(search_shardings(state->graph, mesh, given, {.memory = options.memory}));
-            given = std::move(found.given);
-            plans = found.plans;
+            found =
+                TRY(search_shardings(state->graph, mesh, given,
+                                     {.plan = plan_options, .memory = options.memory, .progress = options.progress}));
+            given = found->best.given;
         }
         for (const auto& [name, text] : options.annotations) state->annotations += fmt::format("{}={};", name, text);
-        state->plan = TRY(make_plan(state->graph, mesh, given));
-        state->report = report_on(*state->plan, given);
-        state->report.plans = plans;
-        for (const ShardedValue& v : state->report.values)
-            if (v.annotated && !by_user.contains(state->graph->find_value(v.name)))
-                state->report.found.emplace_back(v.name, v.sharding);
+        state->plan = TRY(make_plan(state->graph, mesh, given, plan_options));
+        state->report = report_on(*state->plan, given, plan_options.rates);
+        if (found) {
+            state->report.plans = found->plans;
+            state->report.bound_seconds = found->bound;
+            state->report.found = added(*state->plan, given, by_user);
+            if (const auto& second = found->second)
+                state->report.second = ShardSecond{added(*state->plan, second->given, by_user),
+                                                   cost_in(second->cost, second->peak), found->different};
+        }
         return ShardedModel(std::move(state));
     });
 }

@@ -116,6 +116,13 @@ std::optional<Sizes> divisible_sizes(const Value& value) {
     return t.shape.sizes();
 }
 
+int64_t bytes_of(const Value& value) {
+    const Sizes sizes = *divisible_sizes(value);
+    auto bytes = static_cast<int64_t>(dtype_bytes(value.type().tensor().dtype));
+    for (int64_t n : sizes) bytes *= n;
+    return bytes;
+}
+
 std::vector<Unit> units_of(const Graph& graph) {
     std::vector<Unit> units;
     for (const auto& node : graph.nodes()) {
@@ -177,20 +184,28 @@ Expr within(const Expr& body, const std::vector<Variable>& variables, const Rang
 }
 
 Box needed(const Read& read, const Sizes& input, const std::vector<Variable>& variables, const Ranges& ranges) {
-    Bindings bindings;
     bool empty = false;
-    for (size_t i = 0; i < variables.size(); ++i) {
-        const std::string& name = variables[i].var.node().name;
-        bindings.insert_or_assign(name, index_var(name, ranges[i].length()) + ranges[i].low);
-        empty |= ranges[i].length() == 0;
-    }
+    for (const Interval& range : ranges) empty |= range.length() == 0;
+    Bindings bindings;  // made where an index is more than a variable
+    auto bounds_of = [&](const Expr& index) -> Bounds {
+        if (const auto value = index.as_int()) return {*value, *value};
+        if (index.is(ExprKind::Var))
+            for (size_t i = 0; i < variables.size(); ++i)
+                if (variables[i].var == index) return {ranges[i].low, ranges[i].high - 1};
+        if (bindings.empty())
+            for (size_t i = 0; i < variables.size(); ++i) {
+                const std::string& name = variables[i].var.node().name;
+                bindings.insert_or_assign(name, index_var(name, ranges[i].length()) + ranges[i].low);
+            }
+        return bounds(substitute(index, bindings));
+    };
     Box box;
     for (size_t d = 0; d < input.size(); ++d) {
         if (empty || input[d] == 0) {
             box.push_back({0, 0});
             continue;
         }
-        const Bounds b = bounds(substitute(read.indices[d], bindings));
+        const Bounds b = bounds_of(read.indices[d]);
         const int64_t low = std::clamp<int64_t>(b.low.value_or(0), 0, input[d] - 1);
         const int64_t high = std::clamp<int64_t>(b.high.value_or(input[d] - 1), low, input[d] - 1);
         box.push_back({low, high + 1});  // at least one element, which a guard may keep from being read

@@ -35,6 +35,7 @@ std::vector<Unit> units_of(const Graph& graph);
 
 // The sizes of a value that can be divided: a tensor of numbers whose sizes are constants.
 std::optional<Sizes> divisible_sizes(const Value& value);
+int64_t bytes_of(const Value& value);  // of one that can be divided
 
 using Ranges = std::vector<Interval>;  // one for each variable
 Ranges whole_ranges(const Unit& unit);

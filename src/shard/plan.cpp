@@ -5,6 +5,7 @@
 #include <set>
 
 #include "shard/cost.h"
+#include "shard/divide.h"
 #include "shard/order_steps.h"
 #include "shard/tidy_plan.h"
 
@@ -26,12 +27,10 @@ Status check_nodes(const Graph& graph) {
     return {};
 }
 
-// A way to divide a unit: the axes of each variable.
-using Division = std::vector<Axes>;
-
 class Planning {
   public:
-    Planning(Plan& plan, const PlanOptions& options) : plan_(plan), mesh_(plan.mesh), options_(options) {}
+    Planning(Plan& plan, const PlanOptions& options)
+        : plan_(plan), mesh_(plan.mesh), options_(options), rates_(options.chosen_rates()) {}
 
     void run() {
         for (const auto& v : plan_.graph->inputs()) plan_.inputs.push_back(source(v.get()));
@@ -113,46 +112,6 @@ class Planning {
 
     int fetch_home(const Value* v) { return divisible_sizes(*v) ? fetch(v, home(v)) : known(v)[0]; }
 
-    // Ranges and boxes of a division.
-    std::vector<Ranges> ranges_of(const std::vector<Variable>& variables, const Division& division) const {
-        std::vector<Ranges> ranges(static_cast<size_t>(mesh_.ranks()));
-        for (size_t r = 0; r < ranges.size(); ++r)
-            for (size_t v = 0; v < variables.size(); ++v)
-                ranges[r].push_back(block(variables[v].extent, division[v], mesh_, int64_t(r)));
-        return ranges;
-    }
-    static Placement result_boxes(const std::vector<Variable>& variables, const std::vector<Ranges>& ranges) {
-        Placement boxes;
-        for (const Ranges& r : ranges) {
-            Box& box = boxes.emplace_back();
-            for (size_t v = 0; v < variables.size() && !variables[v].reduced; ++v) box.push_back(r[v]);
-        }
-        return boxes;
-    }
-    // The hull of what the reads of a slot need.
-    static Placement needs(const std::vector<Read>& reads, size_t slot, const Sizes& sizes,
-                           const std::vector<Variable>& variables, const std::vector<Ranges>& ranges) {
-        Placement boxes(ranges.size());
-        for (const Read& read : reads) {
-            if (read.slot != slot) continue;
-            for (size_t r = 0; r < ranges.size(); ++r) {
-                const Box box = needed(read, sizes, variables, ranges[r]);
-                if (boxes[r].empty()) boxes[r] = box;
-                for (size_t d = 0; d < box.size(); ++d) {
-                    Interval& all = boxes[r][d];
-                    all = {std::min(all.low, box[d].low), std::max(all.high, box[d].high)};
-                }
-            }
-        }
-        return boxes;
-    }
-    static std::vector<size_t> slots(const std::vector<Read>& reads) {
-        std::vector<size_t> list;
-        for (const Read& r : reads)
-            if (std::find(list.begin(), list.end(), r.slot) == list.end()) list.push_back(r.slot);
-        return list;
-    }
-
     static Axes partial_axes(const Unit& unit, const Division& division) {
         Axes axes;
         for (size_t v = 0; v < division.size(); ++v)
@@ -160,27 +119,15 @@ class Planning {
         return axes;
     }
 
-    // Bytes that a rank receives for a division, with its operations in bytes.
-    double cost(const Unit& unit, const Division& division) {
-        const auto ranges = ranges_of(unit.variables, division);
-        double bytes = 0;
-        for (size_t slot : slots(unit.reads)) {
-            const Value* v = unit.node->input(slot);
-            const auto need = needs(unit.reads, slot, *divisible_sizes(*v), unit.variables, ranges);
-            bytes += double(nearest(v, need).second) * double(element_bytes(v->type().tensor().dtype));
+    // Seconds of a division: of computation, for what is read, and for the result.
+    double cost(const UnitDivider& divider, const Unit& unit, const Division& division) {
+        const Divided divided = divider.divide(division);
+        double seconds = divided.seconds + divider.result_seconds(divided, home(unit.value()));
+        for (const auto& [slot, need] : divided.needs) {
+            const int from = nearest(unit.node->input(slot), need).first;
+            seconds += divider.operand_seconds(slot, plan_.held[size_t(from)].boxes, need);
         }
-        const Placement made = result_boxes(unit.variables, ranges), wanted = home(unit.value());
-        const Axes partial = partial_axes(unit, division);
-        int64_t elements = 0;
-        if (!partial.empty()) {
-            const auto group = int64_t(mesh_.group(0, partial).size());
-            elements += combined_elements(made, contains(made, wanted) ? wanted : made, group);
-        }
-        if (!contains(made, wanted)) elements += moved_elements(made, wanted);
-        bytes += double(elements) * double(element_bytes(unit.value()->type().tensor().dtype));
-        double operations = 1;
-        for (const Interval& i : ranges[0]) operations *= double(i.length());
-        return bytes + operations / options_.operations_per_byte;
+        return seconds;
     }
 
     // For each axis the variables that it divides in some tensor around the unit.
@@ -218,6 +165,7 @@ class Planning {
             return division;
         }
         const auto by_axis = candidates(unit);
+        const UnitDivider divider(unit, mesh_, rates_);
         std::vector<size_t> choice(by_axis.size(), 0);  // by axis: a candidate, then none
         std::optional<std::pair<double, Division>> best;
         for (bool more = true; more;) {
@@ -225,7 +173,7 @@ class Planning {
             for (size_t a = 0; a < choice.size(); ++a)
                 if (choice[a] < by_axis[a].size()) d[by_axis[a][choice[a]]].push_back(a);
             order_axes(unit, d);
-            if (const double c = cost(unit, d); !best || c < best->first) best = {c, d};
+            if (const double c = cost(divider, unit, d); !best || c < best->first) best = {c, d};
             more = false;
             for (size_t a = 0; a < choice.size() && !more; ++a) {
                 more = ++choice[a] <= by_axis[a].size();
@@ -240,17 +188,17 @@ class Planning {
         ComputeStep step{.unit = &unit, .body = body, .variables = std::move(variables), .ranges = std::move(ranges)};
         step.inputs.resize(unit.node->inputs().size());
         const std::vector<Read> reads = reads_of(body);
-        for (size_t slot : slots(reads)) {
+        for (size_t slot : slots_of(reads)) {
             if (slot >= step.inputs.size()) continue;  // a part, which stands there already
             const Value* v = unit.node->input(slot);
-            step.inputs[slot] = fetch(v, needs(reads, slot, *divisible_sizes(*v), step.variables, step.ranges));
+            step.inputs[slot] = fetch(v, needs_of(reads, slot, *divisible_sizes(*v), step.variables, step.ranges));
         }
         return step;
     }
 
     void divided(const Unit& unit) {
         const Division division = choose(unit);
-        const auto ranges = ranges_of(unit.variables, division);
+        const auto ranges = ranges_of(unit.variables, division, mesh_);
         const Value* v = unit.value();
         const Placement made = result_boxes(unit.variables, ranges);
         const bool is_partial = !partial_axes(unit, division).empty();
@@ -326,10 +274,6 @@ class Planning {
         return result;
     }
 
-    static bool has_axis(const Expr& reduction, const Variable& v) {
-        const auto& axes = reduction.node().axes;
-        return std::any_of(axes.begin(), axes.end(), [&](const ReduceAxis& a) { return a.var == v.var; });
-    }
     static bool mentions_axis(const Expr& body, const Variable& v) {
         bool found = false;
         visit(body, [&](const Expr& e) { found |= e.is(ExprKind::Reduce) && has_axis(e, v); });
@@ -364,6 +308,7 @@ class Planning {
     Plan& plan_;
     const Mesh& mesh_;
     const PlanOptions& options_;
+    const Rates rates_;
     std::unordered_map<const Value*, std::vector<int>> known_;
     std::set<int> in_pieces_;  // held boxes that together may lack elements
 };

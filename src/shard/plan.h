@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "shard/propagate.h"
+#include "shard/rates.h"
 
 namespace tessera::shard {
 
@@ -64,14 +65,15 @@ struct KeptState {
 
 struct PlanOptions {
     std::vector<KeptState> kept = {};
-    // Bytes that a rank may receive instead of computing for one operation: what a device computes in the time of a
-    // byte.
-    double operations_per_byte = 100;
+    Rates rates = {};
+    // Instead of the rates: operations of a device in the time in which it receives a byte, without latencies.
+    std::optional<double> operations_per_byte = {};
     // Operations that are worth a segment of their own beside a collective that they do not wait for.
     double overlap_operations = 1 << 26;
     bool whole_outputs = true;  // every rank has all of them; otherwise the parts that their shardings give it
     // Draws a number below n: then divisions are drawn and not chosen by cost. For tests.
     std::function<size_t(size_t)> draw = {};
+    Rates chosen_rates() const { return operations_per_byte ? byte_rates(*operations_per_byte) : rates; }
 };
 
 // `given` shardings are of values of the graph, whose sizes are constants. E0409 for graphs with control flow or random

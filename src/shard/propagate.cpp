@@ -1,6 +1,7 @@
 #include "shard/propagate.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 namespace tessera::shard {
@@ -35,13 +36,20 @@ class Propagation {
         for (const auto& v : graph.constants()) open(v.get());
         for (const auto& n : graph.nodes())
             for (size_t i = 0; i < n->output_count(); ++i) open(n->output(i));
-        for (const Unit& u : units_) ties_.push_back(ties_of(u));
+        for (size_t i = 0; i < units_.size(); ++i) {
+            ties_.push_back(ties_of(units_[i]));
+            for (const auto& ties : ties_[i])
+                for (const Tie& tie : ties)
+                    if (auto& around = around_[tie.value]; around.empty() || around.back() != i) around.push_back(i);
+        }
     }
 
     Propagated run() {
-        for (halo_ = 0; halo_ < 2; ++halo_)
+        for (halo_ = 0; halo_ < 2; ++halo_) {
+            due_.assign(units_.size(), true);
             for (int sweep = 0; sweep < kMostSweeps && this->sweep(); ++sweep) {
             }
+        }
         say_ = true;
         for (size_t i = 0; i < units_.size(); ++i) division(i);
         for (auto& [value, sharding] : out_.values)
@@ -62,6 +70,12 @@ class Propagation {
     // Whether the dimension, divided over the axes, is what the variable divided over them reads.
     bool follows(const Unit& unit, size_t variable, const Tie& tie, const Axes& axes) const {
         if (!tie.read) return true;
+        const auto [known, is_new] = followed_.try_emplace({&tie, axes, halo_}, false);
+        if (is_new) known->second = reads_own_part(unit, variable, tie, axes);
+        return known->second;
+    }
+
+    bool reads_own_part(const Unit& unit, size_t variable, const Tie& tie, const Axes& axes) const {
         const Sizes sizes = *divisible_sizes(*tie.value);
         const Read& read = unit.reads[*tie.read];
         Ranges ranges = whole_ranges(unit);
@@ -156,10 +170,12 @@ class Propagation {
         return division;
     }
 
+    // Where nothing around the unit changed since it was spread, nothing will.
     bool spread(size_t number) {
         bool changed = false;
         const Unit& unit = units_[number];
-        if (!unit.body) return false;
+        if (!unit.body || !due_[number]) return false;
+        due_[number] = false;
         const std::vector<Axes> division = this->division(number);
         for (size_t v = 0; v < division.size(); ++v) {
             const Axes& axes = division[v];
@@ -174,6 +190,7 @@ class Propagation {
                 if (!follows(unit, v, tie, axes)) continue;
                 d.axes = axes;
                 changed = true;
+                for (size_t other : around_.at(tie.value)) due_[other] = true;
             }
         }
         return changed;
@@ -182,7 +199,10 @@ class Propagation {
     const std::vector<Unit>& units_;
     const Mesh& mesh_;
     const Shardings& given_;
-    std::vector<std::vector<std::vector<Tie>>> ties_;  // by unit and variable
+    std::vector<std::vector<std::vector<Tie>>> ties_;               // by unit and variable
+    std::unordered_map<const Value*, std::vector<size_t>> around_;  // units
+    std::vector<bool> due_;
+    mutable std::map<std::tuple<const Tie*, Axes, int>, bool> followed_;
     Propagated out_;
     int halo_ = 0;
     bool say_ = false;

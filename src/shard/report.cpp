@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shard/cost.h"
+
 namespace tessera::shard {
 
 std::vector<ValuePart> value_parts(const Plan& plan) {
@@ -38,17 +40,7 @@ std::vector<size_t> collective_axes(const Plan& plan, const PlanStep& step) {
     if (auto* c = std::get_if<CombineStep>(&step)) return c->axes;
     const auto& move = std::get<MoveStep>(step);
     const Placement &from = plan.held[size_t(move.from)].boxes, &to = plan.held[size_t(move.to)].boxes;
-    std::vector<size_t> axes;
-    for (size_t a = 0; a < plan.mesh.axes().size(); ++a) {
-        bool crosses = false;
-        for (size_t r = 0; r < from.size() && !crosses; ++r)
-            for (int64_t other : plan.mesh.group(int64_t(r), {a})) {
-                const Box piece = intersect(from[size_t(other)], to[r]);
-                crosses |= volume(piece) > 0 && !contains(from[r], piece);
-            }
-        if (crosses) axes.push_back(a);
-    }
-    return axes;
+    return crossed_axes(from, to, plan.mesh);
 }
 
 int64_t weight_bytes(const Plan& plan, int64_t rank) {

@@ -4,7 +4,7 @@
 #include "graph/text/parse.h"
 #include "shard/drawn.h"
 #include "shard/report.h"
-#include "shard/search.h"
+#include "shard/search/search.h"
 
 namespace tessera::test::shard_transformer_test {
 
@@ -75,9 +75,10 @@ bool near(const Tensor& a, const Tensor& b) {
     return a.sizes() == b.sizes();
 }
 
-std::unique_ptr<Plan> checked_plan(const std::shared_ptr<Graph>& graph, const Mesh& mesh, const Shardings& given) {
-    // Models this small would rather receive weights than combine results.
-    auto plan = make_plan(graph, mesh, given, {.operations_per_byte = 5});
+// Models this small would rather receive weights than combine results.
+std::unique_ptr<Plan> checked_plan(const std::shared_ptr<Graph>& graph, const Mesh& mesh, const Shardings& given,
+                                   const PlanOptions& options = {.operations_per_byte = 5}) {
+    auto plan = make_plan(graph, mesh, given, options);
     EXPECT_TRUE(plan.ok()) << plan.error().to_string();
     Inputs named;
     std::vector<Datum> inputs;
@@ -165,24 +166,6 @@ std::shared_ptr<Graph> with_weights(const std::shared_ptr<Graph>& graph) {
 
 std::string sharding_of(const Plan& plan, const std::string& name) {
     return to_string(plan.shardings.at(plan.graph->find_value(name)), plan.mesh);
-}
-
-TEST(ShardTransformer, ASearchFindsMegatronsBlock) {
-    const auto graph = with_weights(transformer(2));
-    const Mesh mesh = *Mesh::parse("model=4");
-    // Room for a quarter of the weights, and for what is not worth dividing.
-    const SearchOptions options{.plan = {.operations_per_byte = 5}, .latency_bytes = 0, .memory = 2 * (2048 + 400)};
-    const auto found = search_shardings(graph, mesh, {}, options);
-    ASSERT_TRUE(found.ok()) << found.error().to_string();
-    EXPECT_LE(found->memory, *options.memory);
-    const auto plan = checked_plan(graph, mesh, found->given);
-    EXPECT_EQ(collectives(*plan), (Strings{"4 all_reduce over model"}));
-    for (const char* block : {"0", "1"}) {
-        for (const char* columns : {"wq", "wk", "wv", "w1"})
-            EXPECT_EQ(sharding_of(*plan, fmt::format("weight_{}{}", columns, block)), "-,model") << columns;
-        for (const char* rows : {"wo", "w2"})
-            EXPECT_EQ(sharding_of(*plan, fmt::format("weight_{}{}", rows, block)), "model,-") << rows;
-    }
 }
 
 TEST(ShardTransformer, ASearchSaysWhereMemoryDoesNotSuffice) {

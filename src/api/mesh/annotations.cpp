@@ -3,9 +3,7 @@
 #include <fnmatch.h>
 
 namespace tessera::shard {
-namespace {
 
-// The values that a name is of: one, or those that fit a pattern with stars.
 std::vector<const Value*> values_named(const Graph& graph, const std::string& name) {
     if (const Value* v = graph.find_value(name)) return {v};
     std::vector<const Value*> found;
@@ -18,8 +16,6 @@ std::vector<const Value*> values_named(const Graph& graph, const std::string& na
         for (size_t i = 0; i < n->output_count(); ++i) look(n->output(i));
     return found;
 }
-
-}  // namespace
 
 Result<Shardings> read_annotations(const Graph& graph, const Mesh& mesh, const Annotations& annotations, bool all) {
     Shardings given;
