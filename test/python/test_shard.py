@@ -63,14 +63,40 @@ def test_figures(folder, tessera_command):
     assert "x (given) f32[64,32]  data,-" in text and "1 all_gather over data" in text
 
 
-def test_a_search_makes_the_weights_fit(folder, tessera_command):
+def test_a_search_fits_into_the_memory(folder, tessera_command):
     words = ("shard", "model.onnx", "--mesh", "model=4", "--dim", "N=64", "--json")
-    done = tessera_command(*words, "--memory", "9k")
+    done = tessera_command(*words, "--memory", "33kB")
     assert done.status == 0, done.err
-    assert done.json["rank_weight_bytes"] == 32 * 128 * 2 * 4 / 4 and done.json["plans"] > 1
+    cost = done.json["cost"]
+    assert cost["memory_bytes"] <= 33000 and done.json["rank_weight_bytes"] < done.json["weight_bytes"] and done.json["plans"] > 1
+    assert cost["memory_bytes"] == cost["weight_bytes"] + cost["activation_bytes"]
     again = tessera_command(*words, *(w for name, s in done.json["found"].items() for w in ("--annotate", f"{name}={s}")))
-    assert again.json["collectives"] == done.json["collectives"]
+    assert again.json["collectives"] == done.json["collectives"] and again.json["cost"] == cost
     assert "E0408" in tessera_command(*words[:-1], "--memory", "1k").err
+
+
+def test_estimates_follow_the_speed(folder, tessera_command):
+    words = ("shard", "model.onnx", "--mesh", "data=2,model=2", *(w.replace("--shard", "--annotate") for w in TENSOR_PARALLEL), "--dim", "N=64", "--json")
+    slow = tessera_command(*words, "--alpha", "1000", "--beta", "1M").json
+    half = tessera_command(*words, "--alpha", "1000", "--alpha", "model=0", "--beta", "1M", "--beta", "model=2M").json
+    for c, d in zip(slow["collectives"], half["collectives"]):
+        assert c["seconds"] == pytest.approx(1e-3 + c["bytes"] / 1e6)
+        assert d["seconds"] == pytest.approx(c["bytes"] / 2e6 if d["axes"] == "model" else c["seconds"])
+    assert slow["cost"]["communicate_seconds"] == pytest.approx(sum(c["seconds"] for c in slow["collectives"]))
+    # Collectives as slow as that are not worth a division; the faster the link, the more is divided.
+    found = tessera_command(*words[:4], "--search", *words[-3:], "--alpha", "1000")
+    assert found.status == 0 and found.json["collectives"] == [], found.err
+
+
+def test_explanation_and_picture(folder, tessera_command):
+    done = tessera_command("shard", "model.onnx", "--mesh", "data=4", "--dim", "N=4096", "--search", "--explain", "--flops", "1G",
+                           "--picture", "model.svg")
+    assert done.status == 0, done.err
+    assert "--annotate 'x=data,-'" in done.out and "1 all_gather over data" in done.out and "second best: +" in done.out
+    picture = (folder / "model.svg").read_text()
+    assert picture.startswith("<svg") and picture.endswith("</svg>\n")
+    for text in ("input x", "matmul", "relu", "data,-", "all-gather over data", "w1"):
+        assert text in picture, text
 
 
 @pytest.mark.parametrize("words, said", [
@@ -79,6 +105,10 @@ def test_a_search_makes_the_weights_fit(folder, tessera_command):
     (("--mesh", "data=2", "--annotate", "x=data"), "it has 1 dimensions, and the tensor 2"),
     (("--mesh", "data=2", "--annotate", "q=data,_"), 'no value "q"'),
     (("--mesh", "data=2", "--annotate", "x"), "is not VALUE=SHARDING"),
+    (("--mesh", "data=2", "--alpha", "model=1"), 'an axis "model", which data=2 does not have'),
+    (("--mesh", "data=2", "--alpha", "fast"), "expected microseconds"),
+    (("--mesh", "data=2", "--beta", "0"), "expected a number above 0"),
+    (("--mesh", "data=2", "--picture", "model.png"), "end it in .svg"),
 ])
 def test_wrong_words(folder, tessera_command, words, said):
     done = tessera_command("shard", "model.onnx", "--dim", "N=64", *words)
@@ -188,3 +218,25 @@ def test_ranks_do_not_outlive_mpirun(folder, long_model):
         time.sleep(0.1)
     os.kill(process, 9)
     pytest.fail("a rank goes on after mpirun")
+
+
+def test_from_python(folder):
+    tessera = pytest.importorskip("tessera")
+    x = np.load(folder / "x.npy")
+    model = tessera.load(folder / "model.onnx")
+    parts = tessera.shard(model, "data=2,model=2", {"x": "data,_", "w1": "_,model"}, sizes={"N": 64})
+    assert [(c.kind, c.axes) for c in parts.report.collectives] == [("all_reduce", "model"), ("all_gather", "data")]
+    assert {v.name: v.sharding for v in parts.report.values}["w2"] == "model,-"
+    whole = model(x)
+    for evaluate in (False, True):
+        y = parts.run({"x": x}, evaluate=evaluate)["y"]
+        assert y.shape == whole.shape and np.abs(y - whole).max() < 1e-5
+    speed = tessera.DeviceSpeed(operations=1e9, axes={"data": tessera.LinkSpeed(latency=1e-6)})
+    steps = []
+    found = tessera.shard(model, "data=4", sizes={"N": 4096}, search=True, speed=speed, progress=lambda *step: steps.append(step)).report
+    assert found.found["x"] == "data,-" and found.plans > 1 and steps and found.second.cost.seconds > found.cost.seconds
+    assert found.cost.seconds == pytest.approx(found.cost.compute_seconds + found.cost.communicate_seconds)
+    with pytest.raises(tessera.Error, match="E0408"):
+        tessera.shard(model, "data=4", sizes={"N": 64}, memory=1000)
+    with pytest.raises(tessera.Error, match='no axis "model"'):
+        tessera.shard(model, "data=4", {"x": "model,_"}, sizes={"N": 64})

@@ -314,10 +314,17 @@ Result<int64_t> parse_size(const std::string& text, const char* option) {
     std::string unit = end;
     static const std::map<std::string, double> kUnits{{"", 1},    {"k", 1e3},  {"K", 1e3}, {"M", 1e6},
                                                       {"G", 1e9}, {"T", 1e12}, {"P", 1e15}};
-    auto it = kUnits.find(unit);
-    if (end == text.c_str() || it == kUnits.end() || !(n > 0) || n * it->second > 9e18)
-        return Error(Code::E0501, "{} {}: expected a number above 0, such as 500M or 4G", option, text);
-    return static_cast<int64_t>(n * it->second);
+    double factor = 0;
+    if (unit.size() == 3 && unit.ends_with("iB")) {  // powers of 1024
+        const size_t power = std::string_view("KMGTP").find(unit[0]);
+        if (power != std::string_view::npos) factor = std::pow(1024.0, double(power + 1));
+    } else {
+        if (unit.ends_with('B')) unit.pop_back();
+        if (auto it = kUnits.find(unit); it != kUnits.end()) factor = it->second;
+    }
+    if (end == text.c_str() || factor == 0 || !(n > 0) || n * factor > 9e18)
+        return Error(Code::E0501, "{} {}: expected a number above 0, such as 500M, 4G or 4GiB", option, text);
+    return static_cast<int64_t>(n * factor);
 }
 
 std::optional<int64_t> value_at(const std::string& expression, const SymbolValues& dims) {
