@@ -18,6 +18,7 @@
 #include "bind_custom_op.h"
 #include "bind_quantize.h"
 #include "bind_search.h"
+#include "bind_shard.h"
 #include "bind_tile.h"
 #include "bind_training.h"
 #include "command_line.h"
@@ -663,6 +664,7 @@ NB_MODULE(_tessera, m) {
     bind_compiler(m);
     bind_caller(m);
     bind_search(m);
+    bind_shard(m);
     bind_training(m);
     bind_quantize(m);
     bind_custom_op(m);

@@ -12,6 +12,7 @@
     step = tessera.training(model, "cross_entropy", tessera.AdamW(3e-4))
     loss = step(x, labels)             # one update
     small, report = tessera.quantize(model, samples=[x])          # 8-bit integers, calibrated on x
+    parts = tessera.shard(model, "data=2,model=4", search=True)   # partitioned over 8 ranks
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from ._custom_op import TensorType, custom_op
 from ._errors import Error, FileError, InputError, MissingFileError, ModelWarning
 from ._quantize import calibrate_model, quantize_model
 from ._runnable import Executable, Inputs, Model, Path, Progress, check_symbols, number, path_text
-from ._tessera import CompileReport, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
+from ._shard import ShardedModel, shard_model
+from ._tessera import Collective, CompileReport, DiscoveredCounts, DiscoveredRule, DiscoveredRules, DiscoverProgress, NodeText
 from ._tessera import OptimizeReport, PassRun, Port, Rewrite, SearchedCandidate, SearchedRule, SearchReport, StepProfile
-from ._tessera import Device, DeviceProfile, Metadata, Profile, QuantizedLayer, QuantizeReport, Summary, Tensor, TrainingReport, ValueProfile
+from ._tessera import Device, DeviceProfile, DeviceSpeed, LinkSpeed, Metadata, Profile, QuantizedLayer, QuantizeReport, Summary, Tensor, TrainingReport, ValueProfile
 from ._tessera import Model as _Model
+from ._tessera import ShardCost, ShardedValue, ShardReport, ShardSecond
 from ._tessera import compile as _compile
 from ._tessera import compile_targets, memory_in_use, memory_limit, optimizer_passes
 from ._tessera import devices as _devices
@@ -46,11 +49,11 @@ try:
 except PackageNotFoundError:  # used from a source tree
     __version__ = "0"
 
-__all__ = ["Adagrad", "Adam", "AdamW", "CompileReport", "Device", "DeviceProfile", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
-           "Executable", "FileError", "InferenceSession", "InputError", "Lion", "Loss", "Metadata", "MissingFileError", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Profile", "QuantizeReport", "QuantizedLayer", "Rewrite", "SGD", "SearchReport",
-           "SearchedCandidate", "SearchedRule", "StepProfile", "Summary", "Tensor", "TensorType", "Training", "TrainingReport", "ValueProfile", "array_from", "calibrate", "compile",
+__all__ = ["Adagrad", "Adam", "AdamW", "Collective", "CompileReport", "Device", "DeviceProfile", "DeviceSpeed", "DiscoverProgress", "DiscoveredCounts", "DiscoveredRule", "DiscoveredRules", "Error",
+           "Executable", "FileError", "InferenceSession", "InputError", "Lion", "LinkSpeed", "Loss", "Metadata", "MissingFileError", "Model", "ModelWarning", "NodeText", "OptimizeReport", "PassRun", "Port", "Profile", "QuantizeReport", "QuantizedLayer", "Rewrite", "SGD", "SearchReport",
+           "SearchedCandidate", "SearchedRule", "ShardCost", "ShardReport", "ShardSecond", "ShardedModel", "ShardedValue", "StepProfile", "Summary", "Tensor", "TensorType", "Training", "TrainingReport", "ValueProfile", "array_from", "calibrate", "compile",
            "compile_targets", "custom_op", "demo", "devices", "discover", "from_onnx", "from_torch", "load", "memory_in_use", "memory_limit", "numpy_dtype",
-           "optimize", "optimizer_passes", "parse", "quantize", "search", "set_memory_limit", "tensor_from",
+           "optimize", "optimizer_passes", "parse", "quantize", "search", "set_memory_limit", "shard", "tensor_from",
            "training", "warmup_cosine"]
 
 Files = Path | Sequence[Path]
@@ -298,6 +301,18 @@ def quantize(model: Source, profile: Profile | Path | None = None, *, samples: I
                           symmetric=symmetric, power_of_two=power_of_two, per_channel=per_channel,
                           weight_scheme=weight_scheme, bias_correction=bias_correction, products=products, format=format, keep=keep,
                           optimize=optimize, threads=threads, progress=progress)
+
+
+@checked
+def shard(model: Source, mesh: str, annotations: Mapping[str, str] = {}, *, sizes: Mapping[str, int] = {}, search: bool = False,
+          memory: int | None = None, speed: DeviceSpeed | None = None, progress: Progress | None = None) -> ShardedModel:
+    """Partitions a model over a mesh of ranks, such as "data=2,model=4" (docs/sharding.md).
+
+    `annotations` are shardings of values by name or pattern: {"x": "data,_"}. `sizes` are those of the symbolic
+    dimensions. With `search`, the sharding is found whose run is estimated to take least, by the figures of `speed`;
+    `memory` is the number of bytes that a rank may use for weights and live activations, and implies a search.
+    `progress(step, done, total)` is called meanwhile."""
+    return shard_model(load(model), mesh, annotations, sizes, search, memory, speed, progress)
 
 
 from .onnxruntime import InferenceSession  # noqa: E402 - it needs load and compile
