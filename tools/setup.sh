@@ -5,7 +5,7 @@ set -euo pipefail
 
 declare -A packages=(
     [build]="g++ cmake ninja-build ccache libfmt-dev libprotozero-dev libcli11-dev nlohmann-json3-dev libre2-dev libxxhash-dev llvm-19-dev
-             libgtest-dev libgmock-dev libbenchmark-dev python3"
+             libgoogle-perftools-dev libgtest-dev libgmock-dev libbenchmark-dev python3"
     [python]="python3 python3-venv python3-dev"
     [check]="shellcheck"
     [oracles]="libz3-dev libisl-dev"
