@@ -14,6 +14,7 @@
 #include "graph/evaluate/bind_inputs.h"
 #include "runtime/code_cache.h"
 #include "runtime/collectives/run_threads.h"
+#include "runtime/devices/gpu_memory.h"
 #include "runtime/model_key.h"
 #include "shard/local_program.h"
 #include "shard/prepare.h"

@@ -26,7 +26,7 @@ constexpr auto kPatience = std::chrono::seconds(20);
 
 using Id = std::array<char, 128>;
 
-std::mutex mutex;  // over all that follows
+std::mutex nccl_mutex;  // over all that follows
 std::condition_variable changed;
 
 // One rank's part of a collective.
@@ -138,7 +138,7 @@ int meet(const Communicator& own, const Call& call) {
     static const char* const kNames[] = {"all_reduce", "reduce_scatter", "all_gather", "split"};
     if (say)
         std::printf("nccl: %s of %zu, type %d, %d ranks\n", kNames[call.kind], call.count, call.type, own.group->ranks);
-    std::unique_lock lock(mutex);
+    std::unique_lock lock(nccl_mutex);
     Group& g = *own.group;
     g.calls[own.rank] = call;
     const uint64_t number = g.done;
@@ -163,7 +163,7 @@ thread_local std::vector<Waiting> to_receive;
 thread_local int depth = 0;
 
 int receive(const Waiting& w) {
-    std::unique_lock lock(mutex);
+    std::unique_lock lock(nccl_mutex);
     auto& queue = w.own->group->sent[{w.peer, w.own->rank}];
     if (!changed.wait_for(lock, kPatience, [&] { return !queue.empty(); })) return kInvalidUsage;
     if (queue.front().size() != w.bytes) return kInvalidUsage;
@@ -185,13 +185,13 @@ const char* ncclGetErrorString(int error) {
 }
 int ncclGetUniqueId(Id* id) {
     static int64_t made = 0;
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(nccl_mutex);
     id->fill(0);
     std::memcpy(id->data(), &++made, sizeof made);
     return 0;
 }
 int ncclCommInitRank(void** made, int ranks, Id id, int rank) {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(nccl_mutex);
     auto& group = groups[id];
     if (!group) group = std::make_shared<Group>();
     if (group->ranks != 0 && group->ranks != ranks) return kInvalidArgument;
@@ -202,7 +202,7 @@ int ncclCommInitRank(void** made, int ranks, Id id, int rank) {
 int ncclCommSplit(void* all, int color, int key, void** made, void*) {
     const auto& own = *static_cast<Communicator*>(all);
     if (const int failed = meet(own, {.kind = 3, .color = color, .key = key})) return failed;
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(nccl_mutex);
     const auto& [group, place] = own.group->split.at(own.rank);
     *made = new Communicator{group, place};
     return 0;
@@ -227,7 +227,7 @@ int ncclSend(const void* from, size_t count, int type, int peer, void* communica
     if (depth == 0) return kInvalidUsage;  // alone it would wait for a receiver that may wait for us
     const auto& own = *static_cast<Communicator*>(communicator);
     const auto* data = static_cast<const char*>(from);
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(nccl_mutex);
     own.group->sent[{own.rank, peer}].emplace_back(data, data + count * kBytes[type]);
     changed.notify_all();
     return 0;

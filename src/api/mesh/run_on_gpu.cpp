@@ -1,27 +1,16 @@
 #include "api/mesh/run_on_gpu.h"
 
 #include "base/clock.h"
-#include "runtime/devices/cuda_device.h"
 #include "runtime/devices/gpu_memory.h"
 
 namespace tessera {
 
 using namespace shard;
 
-std::optional<int> own_gpu(const std::string& target, int64_t local, int64_t local_ranks) {
-    const auto number = cuda_number(target);
-    if (!number || nccl_version().empty()) return {};
-    if (local_ranks == 1) return *number;
-    const auto gpus = count_gpus();
-    if (target.find(':') != std::string::npos || !gpus.ok() || *gpus < local_ranks) return {};
-    return int(local);
-}
-
 Result<std::vector<Datum>> run_on_gpu(const Plan& plan, int64_t rank, int gpu, const NcclId& id,
                                       const std::vector<Datum>& inputs, CompileOptions options, ShardTimes& times) {
-    Device* device = TRY(cuda_device(gpu));
-    const DeviceScope inside = TRY(device->enter());
-    options.target = fmt::format("cuda:{}", gpu);
+    const DeviceScope inside = TRY(enter_gpu(gpu));
+    options.target = gpu_target(gpu);
     const double began = wall_seconds();
     const LocalProgram program = TRY(local_program(plan, rank, Transfer::Buffers));
     std::map<size_t, Executable> segments;

@@ -67,4 +67,17 @@ Result<std::unique_ptr<shard::WireMemory>> gpu_memory(int gpu) {
     return std::unique_ptr<shard::WireMemory>(std::move(made));
 }
 
+Result<DeviceScope> enter_gpu(int gpu) { return TRY(cuda_device(gpu))->enter(); }
+
+std::string gpu_target(int gpu) { return fmt::format("cuda:{}", gpu); }
+
+std::optional<int> own_gpu(const std::string& target, int64_t local, int64_t local_ranks) {
+    const auto number = cuda_number(target);
+    if (!number || shard::nccl_version().empty()) return {};
+    if (local_ranks == 1) return *number;
+    const auto gpus = count_gpus();
+    if (target.find(':') != std::string::npos || !gpus.ok() || *gpus < local_ranks) return {};
+    return int(local);
+}
+
 }  // namespace tessera
