@@ -137,14 +137,7 @@ class Cutting {
         if (!starts_collective(step)) close();
         for (size_t i = step; i < plan_.steps.size(); ++i) {
             if (i > step && (starts_collective(i) || is_cut(i))) return;
-            if (auto* c = std::get_if<ComputeStep>(&plan_.steps[i])) {
-                for (const auto& in : c->inputs)
-                    if (in) finish(*in);
-            } else if (auto* m = std::get_if<MoveStep>(&plan_.steps[i])) {
-                finish(m->from);
-            } else {
-                finish(std::get<CombineStep>(plan_.steps[i]).from);
-            }
+            for_each_read(plan_.steps[i], [&](int id) { finish(id); });
             if (starts_collective(i)) return;
         }
     }

@@ -7,18 +7,6 @@
 namespace tessera::shard {
 namespace {
 
-template <typename F>
-void for_each_read(const PlanStep& step, const F& f) {
-    if (auto* c = std::get_if<ComputeStep>(&step)) {
-        for (const auto& in : c->inputs)
-            if (in) f(*in);
-    } else if (auto* m = std::get_if<MoveStep>(&step)) {
-        f(m->from);
-    } else {
-        f(std::get<CombineStep>(step).from);
-    }
-}
-
 std::vector<int> results_of(const PlanStep& step) {
     if (auto* c = std::get_if<ComputeStep>(&step)) return c->results;
     if (auto* m = std::get_if<MoveStep>(&step)) return {m->to};

@@ -43,6 +43,19 @@ struct CombineStep {
 
 using PlanStep = std::variant<ComputeStep, MoveStep, CombineStep>;
 
+// Calls f(held) for what a step reads.
+template <typename F>
+void for_each_read(const PlanStep& step, const F& f) {
+    if (auto* c = std::get_if<ComputeStep>(&step)) {
+        for (const auto& in : c->inputs)
+            if (in) f(*in);
+    } else if (auto* m = std::get_if<MoveStep>(&step)) {
+        f(m->from);
+    } else {
+        f(std::get<CombineStep>(step).from);
+    }
+}
+
 struct Plan {
     Mesh mesh;
     std::shared_ptr<const Graph> graph;

@@ -5,21 +5,9 @@
 namespace tessera::shard {
 namespace {
 
-template <typename F>
-void for_each_use(const PlanStep& step, const F& f) {
-    if (auto* c = std::get_if<ComputeStep>(&step)) {
-        for (const auto& in : c->inputs)
-            if (in) f(*in);
-    } else if (auto* m = std::get_if<MoveStep>(&step)) {
-        f(m->from);
-    } else {
-        f(std::get<CombineStep>(step).from);
-    }
-}
-
 std::vector<int> uses_of(const Plan& plan) {
     std::vector<int> uses(plan.held.size());
-    for (const PlanStep& s : plan.steps) for_each_use(s, [&](int id) { ++uses[size_t(id)]; });
+    for (const PlanStep& s : plan.steps) for_each_read(s, [&](int id) { ++uses[size_t(id)]; });
     for (int id : plan.outputs) ++uses[size_t(id)];
     return uses;
 }
@@ -38,7 +26,7 @@ void drop_unused(Plan& plan) {
         if (is_used(plan.steps[i], uses))
             kept.push_back(std::move(plan.steps[i]));
         else
-            for_each_use(plan.steps[i], [&](int id) { --uses[size_t(id)]; });
+            for_each_read(plan.steps[i], [&](int id) { --uses[size_t(id)]; });
     }
     std::reverse(kept.begin(), kept.end());
     plan.steps = std::move(kept);
